@@ -1,4 +1,4 @@
-"""Batches for the tests of the rules, without payload worth naming."""
+"""Batches for the core tests, with arbitrary payload."""
 
 from crc32c import crc32c
 
@@ -44,7 +44,7 @@ def make_batch(
 def make_marker(
     *, commits: bool = True, producer_id: int = 7, epoch: int = 0, timestamp: int = 1000, base_offset: int = 0, coordinator_epoch: int = 0
 ) -> RecordBatch:
-    """Return the batch with which a coordinator ends a transaction."""
+    """Return the control batch by which a coordinator ends a transaction."""
     kind = ControlType.COMMIT if commits else ControlType.ABORT
     key, value = build_control_record(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))
     return make_batch(
@@ -62,7 +62,7 @@ def doctored(
     base_sequence: int | None = None,
     records: bytes | None = None,
 ) -> RecordBatch:
-    """Return a batch that is wrong in some fields and has a checksum that is right."""
+    """Return a batch with some wrong fields and a valid checksum."""
     body = bytes(batch.view()[HEADER_SIZE_BYTES:]) if records is None else records
     covered = COVERED_HEADER.pack(
         batch.attributes if attributes is None else attributes,

@@ -1,11 +1,11 @@
-"""Drawn numbers that a test chose: the same bytes and the same place in every range, each time."""
+"""A random source with values chosen by the test: always the same bytes and the same position within a range."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """`content` is what is drawn as bytes; `place` is drawn as a number, as far as it is in range."""
+    """`content` is returned as bytes; `place` is returned as a number, limited to the range."""
 
     content: bytes = b"i" * 16
     place: int = 0
@@ -16,5 +16,5 @@ class Drawn:
         return self.content
 
     def randrange(self, stop: int) -> int:
-        """Return the place."""
+        """Return the position."""
         return self.place % stop

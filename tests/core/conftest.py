@@ -1,4 +1,4 @@
-"""What the tests of the rules share: the facts that were noted, and scripts that read like a conversation."""
+"""Shared fixtures of the core tests: emitted events, and command scripts with their expected output."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,29 +12,29 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 @pytest.fixture
-def noted() -> list[Event]:
-    """Collect what a core says has happened: pass `noted.append` as its note."""
+def emitted() -> list[Event]:
+    """Collect the events that a core emits: pass `emitted.append` as its callback."""
     return []
 
 
 @pytest.fixture
-def play(request: pytest.FixtureRequest) -> Callable[[str, Callable[[str], str]], None]:
-    """Play a script: blocks of commands, a line of hyphens, and what they must answer.   Source: etcd raft's interaction tests."""
-    return partial(play_script, rewrites=request.config.getoption("--rewrite-scripts"))
+def run_script(request: pytest.FixtureRequest) -> Callable[[str, Callable[[str], str]], None]:
+    """Run a script: blocks of commands, a line of hyphens, and the expected output.   Source: etcd raft's interaction tests."""
+    return partial(compare_script, rewrites=request.config.getoption("--rewrite-scripts"))
 
 
-def play_script(name: str, answer: Callable[[str], str], *, rewrites: bool) -> None:
-    """Compare the script with what happens, or write that into it. `answer` takes one command line and returns its lines."""
+def compare_script(name: str, answer: Callable[[str], str], *, rewrites: bool) -> None:
+    """Compare the script with the actual output, or write that into it. `answer` takes one command line and returns its lines."""
     path = SCRIPTS / f"{name}.txt"
     expected = path.read_text()
-    actual = "\n\n".join(_played(block, answer) for block in expected.strip().split("\n\n")) + "\n"
+    actual = "\n\n".join(_run_block(block, answer) for block in expected.strip().split("\n\n")) + "\n"
     if rewrites:
         path.write_text(actual)
         return
-    assert actual == expected, f"{path.name} tells another story"
+    assert actual == expected, f"{path.name} has other output"
 
 
-def _played(block: str, answer: Callable[[str], str]) -> str:
+def _run_block(block: str, answer: Callable[[str], str]) -> str:
     commands = block.split("\n----")[0]
     if all(line.startswith("#") for line in commands.splitlines()):
         return commands

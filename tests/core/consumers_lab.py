@@ -1,4 +1,4 @@
-"""A coordinator of consumer groups without a node: members by name, a cluster of topics that are made by hand, and a log that can be read again."""
+"""A consumer-group coordinator without a node: members by name, manually created topics, and a log that can be replayed."""
 
 from kraftsim.core.groups.answers import HeartbeatAnswer
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
@@ -13,14 +13,14 @@ REBALANCE_MS = 20_000
 
 
 class MadeTopics:
-    """Topics by name: how many partitions each has."""
+    """Topics by name, with their number of partitions."""
 
     def __init__(self) -> None:
         self.version = 0
         self._counts: dict[str, int] = {}
 
     def make(self, name: str, count: int) -> bytes:
-        """Make or enlarge a topic, and return its id."""
+        """Create or enlarge a topic, and return its id."""
         self.version += 1
         self._counts[name] = count
         return id_of(name)
@@ -41,7 +41,7 @@ def id_of(name: str) -> bytes:
 
 
 class ConsumersLab(GroupsLab):
-    """`owned` is what each member has, as it was last told."""
+    """`owned` has the partitions of each member, as last assigned."""
 
     def __init__(self, topics: MadeTopics | None = None, **settings: int | str) -> None:
         super().__init__(**settings)
@@ -56,7 +56,7 @@ class ConsumersLab(GroupsLab):
         return self.shard.consumer_groups[GROUP]
 
     def ask(self, member_id: str, epoch: int, **changed: object) -> HeartbeatAnswer:
-        """Send a heartbeat, and return what it is answered."""
+        """Send a heartbeat, and return the response."""
         self._waiters += 1
         fields: dict[str, object] = {
             "group_id": GROUP,
@@ -81,20 +81,20 @@ class ConsumersLab(GroupsLab):
         return answer
 
     def join(self, member_id: str, *names: str, **changed: object) -> HeartbeatAnswer:  # type: ignore[override]
-        """Join to read topics, and take what comes."""
+        """Join the group, and accept the assignment."""
         fields = {"subscribed_names": names or ("t",), "rebalance_timeout_ms": REBALANCE_MS, "owned": {}, **changed}
         return self._take(member_id, self.ask(member_id, 0, **fields))
 
     def beat(self, member_id: str, **changed: object) -> HeartbeatAnswer:
-        """Say what the member has, and take what comes."""
+        """Send a heartbeat with the owned partitions, and accept the assignment."""
         return self._take(member_id, self.ask(member_id, self.epochs[member_id], **{"owned": self.owned[member_id], **changed}))
 
     def beat_all(self, *member_ids: str, rounds: int = 6) -> dict[str, list[int]]:
-        """Let members heartbeat some rounds, and return what each has of topic t."""
+        """Let members send some rounds of heartbeats, and return the partitions of topic t that each has."""
         for _ in range(rounds):
             for member_id in member_ids:
                 self.beat(member_id)
-                self._nobody_shares()
+                self._no_partition_is_shared()
         return {member_id: list(self.owned[member_id].get(id_of("t"), ())) for member_id in member_ids}
 
     def _take(self, member_id: str, answer: HeartbeatAnswer) -> HeartbeatAnswer:
@@ -105,30 +105,30 @@ class ConsumersLab(GroupsLab):
                 self.owned[member_id] = dict(answer.assigned)
         return answer
 
-    def _nobody_shares(self) -> None:
+    def _no_partition_is_shared(self) -> None:
         rows = [(topic_id, number) for shares in self.owned.values() for topic_id, numbers in shares.items() for number in numbers]
         assert len(rows) == len(set(rows)), f"two members have the same: {self.owned}"
 
     def gone(self, member_id: str) -> None:
-        """Forget a member that has left."""
+        """Remove a member that has left."""
         del self.owned[member_id], self.epochs[member_id]
 
     def classic_join(self) -> int:
-        """Ask to join as a member of the other kind."""
+        """Request to join as a classic member."""
         return super().join(fresh="classic")
 
     def classic_joins(self, member_id: str, protocols: Protocols, *, fresh: str, instance: str | None = None) -> int:
-        """Ask to join with a subscription that says something; return the number under which the answer will be."""
+        """Request to join with a subscription; return the number of the pending response."""
         return super().join(member_id, fresh=fresh, instance=instance, spoken=protocols)
 
     def stable_classic(self) -> None:
-        """Let a classic group have been here, with one member, which has left."""
+        """Create a classic group with one member that has left."""
         waiter = self.classic_join()
         self.pass_time(3000)
         self.leave(self.joined(waiter).member_id)
 
-    def read_again(self) -> "ConsumersLab":
-        """Another coordinator that has read the same log."""
+    def replayed_again(self) -> "ConsumersLab":
+        """Another coordinator that has replayed the same log."""
         other = ConsumersLab(
             self.topics,
             consumer_migration_policy=self.settings.consumer_migration_policy,
@@ -144,6 +144,6 @@ class ConsumersLab(GroupsLab):
 
 
 def state_of(lab: ConsumersLab) -> object:
-    """All that the log says of the group."""
+    """The complete state of the group in the log."""
     group = lab.consumers
     return group.group_epoch, group.assignment_epoch, group.metadata_hash, group.members, group.targets, group.resolved, group.state

@@ -1,4 +1,4 @@
-"""A group coordinator without a node: time is set by hand, the log is a list, and what is appended is replicated when the test says so."""
+"""A group coordinator without a node: the test sets the time, the log is a list, and appends are replicated on command."""
 
 from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer, SyncAnswer
 from kraftsim.core.groups.committing import CommitAsked, OffsetAsked
@@ -39,11 +39,11 @@ class GroupsLab:
 
     @property
     def now(self) -> Moment:
-        """The present moment."""
+        """The current time."""
         return Moment(self.now_ms, WALL_MS + self.now_ms)
 
     def settle(self) -> None:
-        """Carry out what is decided."""
+        """Execute a decision."""
         while effects := self.shard.outbox.take_effects():
             for effect in effects:
                 if isinstance(effect, Reply):
@@ -60,13 +60,13 @@ class GroupsLab:
                         self.store()
 
     def store(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
-        """Say how one of the appends that wait has ended."""
+        """Complete one of the waiting appends with a result."""
         token, first_offset = self.held[index] if error is ErrorCode.REQUEST_TIMED_OUT else self.held.pop(index)
         self.shard.outbox.stored(token, Stored(error, first_offset, self.now))
         self.settle()
 
     def pass_time(self, milliseconds: int) -> None:
-        """Let time pass, deadline by deadline."""
+        """Advance the time, deadline by deadline."""
         until_ms = self.now_ms + milliseconds
         while (next_ms := self.shard.timers.next_ms) is not None and next_ms <= until_ms:
             self.now_ms = max(next_ms, self.now_ms)
@@ -86,7 +86,9 @@ class GroupsLab:
         spoken: Protocols | None = None,
         **changed: object,
     ) -> int:
-        """Ask to join; return the number under which the answer will be. `protocols` are names between spaces, `spoken` has subscriptions, too."""
+        """Request to join; return the number of the pending response. `protocols` are names separated by spaces;
+        `spoken` also has subscriptions.
+        """
         self._waiters += 1
         fields: dict[str, object] = {
             "group_id": GROUP,
@@ -108,13 +110,13 @@ class GroupsLab:
         return self._waiters
 
     def joined(self, waiter: int) -> JoinAnswer:
-        """The answer to a join."""
+        """The response to a join."""
         answer = self.answers[waiter]
         assert isinstance(answer, JoinAnswer)
         return answer
 
     def sync(self, member_id: str, generation_id: int, **shares: bytes) -> int:
-        """Ask for a share; the leader's has all, by member with '_' for '-'."""
+        """Request the assignment; the leader sends all of them, by member with '_' for '-'."""
         self._waiters += 1
         asked = SyncAsked(
             group_id=GROUP,
@@ -130,7 +132,7 @@ class GroupsLab:
         return self._waiters
 
     def synced(self, waiter: int) -> SyncAnswer:
-        """The answer to a sync."""
+        """The response to a sync."""
         answer = self.answers[waiter]
         assert isinstance(answer, SyncAnswer)
         return answer
@@ -140,7 +142,7 @@ class GroupsLab:
         return self.shard.heartbeat(GROUP, member_id, None, generation_id, self.now)
 
     def leave(self, member_id: str, instance: str | None = None) -> None:
-        """Let a member go."""
+        """Let a member leave."""
         self.shard.leave(GROUP, [(member_id, instance)], self.now)
         self.settle()
 
@@ -202,16 +204,18 @@ class GroupsLab:
         self.shard.end_transaction(producer_id, 0, marker_offset, is_commit=commits)
 
     def committed(self, partition: int = 0, *, require_stable: bool = False) -> int | ErrorCode | None:
-        """The committed offset of a partition of topic t, or why it is not told."""
+        """The committed offset of a partition of topic t, or the error."""
         found = self.shard.fetch_offsets(GROUP, [("t", partition)], require_stable=require_stable)[0]
         if found.error is not ErrorCode.NONE:
             return found.error
         return None if found.offset is None else found.offset.offset
 
-    # Stories -------------------------------------------------------------------------------------------------------------------------------
+    # Scenarios -----------------------------------------------------------------------------------------------------------------------------
 
     def stable(self, *names: str) -> int:
-        """Bring the group of these members, by the ends of their ids, into its next generation, with shares of their names; return it."""
+        """Bring the group of these members, by the suffixes of their ids, into its next generation, with assignments of
+        their names; return it.
+        """
         waiters = [self.join(f"c-{name}" if f"c-{name}" in self.member_ids else "", fresh=name) for name in names]
         self.pass_time(2 * self.settings.initial_rebalance_delay_ms)
         answers = [self.joined(waiter) for waiter in waiters]
@@ -223,7 +227,7 @@ class GroupsLab:
 
     @property
     def member_ids(self) -> list[str]:
-        """Ids of the members, in their order."""
+        """Ids of the members, in order."""
         return list(self.group.members) if GROUP in self.shard.groups else []
 
     @property
@@ -232,7 +236,7 @@ class GroupsLab:
         return self.shard.groups[GROUP]
 
     def reloaded(self) -> "GroupsLab":
-        """Another coordinator that has read the same log."""
+        """Another coordinator that has replayed the same log."""
         other = GroupsLab(type(self.shard))
         for batch in self.log:
             other.shard.replay(batch)
@@ -249,7 +253,7 @@ def batch_of(*records: CoordinatorRecord, offset: int, **fields: object) -> Reco
 
 
 def of_producer(producer: WritingProducer | None) -> dict[str, object]:
-    """What a batch says of the producer in whose transaction it is."""
+    """The producer fields of a transactional batch."""
     if producer is None:
         return {}
     return {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "base_sequence": 0, "transactional": True}

@@ -1,6 +1,8 @@
-"""A quorum in a jar: replicas of the metadata log, a network that is late, loses and repeats, disks that lose what was not flushed, and one seed.
+"""A simulated quorum: replicas of the metadata log, a network that delays, loses and duplicates, disks that lose
+unflushed data, and one seed.
 
-The rules are driven without any shell: whatever is found here is found in the rules. What must hold at every moment is checked at every moment.
+The rules run without a node, so every defect found here is one of the rules. The invariants are checked after every
+step.
 """
 
 import heapq
@@ -34,8 +36,8 @@ LISTENER = "CONTROLLER"
 
 
 @dataclass
-class LabDisk:
-    """What survives of a replica. Batches are whole; only those before `flushed` survive a loss of power."""
+class HarnessDisk:
+    """The durable state of a replica. Batches are atomic; only those before `flushed` survive a power loss."""
 
     state: QuorumState | None = None
     batches: list[bytes] = field(default_factory=list)
@@ -48,13 +50,13 @@ class LabDisk:
 
 
 class LabNode:
-    """One replica, its disk, and its shell."""
+    """One replica, its disk, and the driver around it."""
 
     def __init__(self, lab: "Lab", node_id: int) -> None:
         self.lab = lab
         self.id = node_id
         self.key = ReplicaKey(node_id, bytes([node_id]) * 16 if lab.is_dynamic else bytes(16))
-        self.disk = LabDisk()
+        self.disk = HarnessDisk()
         self.replica: RaftReplica | None = None
         self.incarnation = 0
         self.waiting: list[do.Effect] = []
@@ -64,7 +66,7 @@ class LabNode:
         self.leads = False
 
     def start(self) -> None:
-        """Read the disk back and begin."""
+        """Load the disk and start."""
         self.incarnation += 1
         self.waiting, self.parked, self.is_persisting, self.leads = [], [], False, False
         epochs = LeaderEpochs()
@@ -91,7 +93,7 @@ class LabNode:
         )
         if self.lab.is_dynamic and self.id in self.lab.formatted:
             voters.add_version(-1, 1)
-            voters.add_voters(-1, VoterSet(lab_voter(self.lab, other) for other in self.lab.formatted))
+            voters.add_voters(-1, VoterSet(harness_voter(self.lab, other) for other in self.lab.formatted))
         for snapshot in sorted(self.disk.snapshots):
             named = self.lab.voters_in_snapshots.get(snapshot)
             if named is not None:
@@ -107,14 +109,14 @@ class LabNode:
         self.pump()
 
     def crash(self, *, power_loss: bool) -> None:
-        """Stop at once."""
+        """Stop immediately."""
         self.replica = None
         self.waiting, self.parked = [], []
         if power_loss:
             del self.disk.batches[self.disk.flushed :]
 
     def pump(self) -> None:
-        """Carry out what the rules want, in order, until something must be durable first."""
+        """Execute the replica's effects in order, until one must wait for a flush."""
         if self.replica is None:
             return
         self.wake_ms = self.replica.poll(self.lab.now_ms)
@@ -129,8 +131,8 @@ class LabNode:
         return lambda: self.pump() if self.replica is not None and self.incarnation == incarnation and self.wake_ms == wake_ms else None
 
     def receive(self, request: Message, answer: Callable[[Message], None]) -> None:
-        """Serve a request as the shell would."""
-        assert self.replica is not None, "only a node that runs receives"
+        """Serve a request as a node does."""
+        assert self.replica is not None, "only a running node receives"
         quorum = self.replica.quorum
         match request:
             case FetchRequest():
@@ -149,7 +151,7 @@ class LabNode:
         self.pump()
 
     def write(self) -> None:
-        """Append a batch as the controller would."""
+        """Append a batch as the controller does."""
         assert self.replica is not None and self.leads, "only an active leader writes"
         count = self.lab.random.randrange(1, 4)
         first = self.replica.append(count)
@@ -159,10 +161,10 @@ class LabNode:
         self.pump()
 
     def take_snapshot(self) -> SnapshotId:
-        """Write down what is committed, and drop the log before it."""
-        assert self.replica is not None, "only a node that runs takes snapshots"
+        """Write a snapshot of the committed records, and delete the log before it."""
+        assert self.replica is not None, "only a running node takes snapshots"
         log, voters = self.replica.quorum.log, self.replica.quorum.voters
-        assert log.high_watermark is not None, "only what is committed goes into a snapshot"
+        assert log.high_watermark is not None, "a snapshot contains only committed records"
         epoch = log.epochs.epoch_at(log.high_watermark - 1)
         assert epoch is not None, "the log knows its epochs"
         snapshot = SnapshotId(log.high_watermark, epoch)
@@ -181,7 +183,7 @@ class LabNode:
         return [next(split_batches(batch)) for batch in self.disk.batches]
 
     def _fetch(self, request: FetchRequest, answer: Callable[[Message], None], *, park: bool) -> None:
-        assert self.replica is not None, "only a node that runs serves"
+        assert self.replica is not None, "only a running node serves"
         quorum = self.replica.quorum
         refused = serving.refuse_fetch(quorum, request) or serving.fetch_outcome(quorum, request, self.lab.now_ms, self.lab.now_ms)
         if refused is not None:
@@ -207,7 +209,7 @@ class LabNode:
         self.pump()
 
     def _carry_out(self, effect: do.Effect) -> None:
-        assert self.replica is not None, "only a node that runs acts"
+        assert self.replica is not None, "only a running node acts"
         quorum = self.replica.quorum
         match effect:
             case do.Persist(state=state):
@@ -239,18 +241,20 @@ class LabNode:
             case do.Truncate(end_offset=end_offset):
                 self.disk.batches = [batch for batch in self.disk.batches if next(split_batches(batch)).base_offset < end_offset]
                 self.disk.flushed = min(self.disk.flushed, len(self.disk.batches))
-                assert self.disk.end_offset() == end_offset, "the log is cut between batches"
+                assert self.disk.end_offset() == end_offset, "the log is truncated at a batch boundary"
             case do.WriteSnapshotPiece(snapshot=snapshot, position=position, piece=piece):
                 self.lab.parts[self.id] = self.lab.parts.get(self.id, b"")[:position] + bytes(piece)
             case do.FinishSnapshot(snapshot=snapshot):
                 content = self.lab.parts.pop(self.id)
-                assert content == b"everything below %d" % snapshot.end_offset, "half a snapshot takes the place of the log"
+                assert content == b"everything below %d" % snapshot.end_offset, "an incomplete snapshot replaces the log"
                 self.disk.snapshots = {snapshot: content}
                 self.disk.batches, self.disk.flushed, self.disk.start_offset = [], 0, snapshot.end_offset
                 voters = self.lab.voters_in_snapshots.get(snapshot)
                 self.replica.on_snapshot_installed(snapshot, voters, 1 if voters is not None else 0)
             case do.Lead():
-                assert (quorum.log.high_watermark or 0) > self._epoch_start(effect.leader_epoch), "it is to lead before its epoch has begun for all"
+                assert (quorum.log.high_watermark or 0) > self._epoch_start(effect.leader_epoch), (
+                    "it becomes active before its epoch has begun for all"
+                )
                 self.leads = True
             case do.StopLeading():
                 self.leads = False
@@ -265,8 +269,8 @@ class LabNode:
                 assert effect.leader is None or quorum.address_in(effect.leader.endpoints) is not None
 
     def _epoch_start(self, leader_epoch: int) -> int:
-        """Where the first record of an epoch stands in the own log."""
-        assert self.replica is not None, "only a node that runs leads"
+        """The offset of the first record of an epoch in the own log."""
+        assert self.replica is not None, "only a running node leads"
         return next(each.start_offset for each in self.replica.quorum.log.epochs.starts if each.leader_epoch == leader_epoch)
 
     def _persisted(self, incarnation: int, state: QuorumState) -> Callable[[], None]:
@@ -290,7 +294,7 @@ class LabNode:
 
 
 class Lab:
-    """Nodes, the time, the network, and what must hold."""
+    """The nodes, the clock, the network, and the invariants."""
 
     def __init__(self, seed: int, *, size: int = 3, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()) -> None:
         self.random = Random(seed)
@@ -301,12 +305,12 @@ class Lab:
         self.now_ms = 0
         self.loss = 0.0
         self.flush_ms = 5
-        """A flush takes less than this; a slow disk leaves much to lose."""
-        self.cut: dict[tuple[int, int], None] = {}
+        """A flush takes less than this; a slow disk has much to lose."""
+        self.partitioned: dict[tuple[int, int], None] = {}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}
         self.log: dict[int, bytes] = {}
-        """Offset -> the committed batch that holds it."""
+        """Offset -> the committed batch that contains it."""
         self.parts: dict[int, bytes] = {}
         self.voters_in_snapshots: dict[SnapshotId, VoterSet | None] = {}
         self.events: list[tuple[int, Event]] = []
@@ -335,12 +339,12 @@ class Lab:
     def run_until(self, holds: Callable[[], bool], limit_ms: int = 30_000) -> None:
         until_ms = self.now_ms + limit_ms
         while not holds():
-            assert self._queue and self._queue[0][0] <= until_ms, "it did not come to pass in time"
+            assert self._queue and self._queue[0][0] <= until_ms, "the condition was not reached in time"
             self.now_ms, _, action = heapq.heappop(self._queue)
             action()
 
     def send(self, node: LabNode, send: do.Send) -> None:
-        """Deliver a request, or lose it, or its answer; tell the sender of a time-out."""
+        """Deliver a request, or lose it or its response; notify the sender of a timeout."""
         target = self.nodes[send.address.port - 9000]
         incarnation = node.incarnation
         is_done = [False]
@@ -352,7 +356,7 @@ class Lab:
                 node.pump()
 
         def answer(body: Message) -> None:
-            if (target.id, node.id) in self.cut or self.random.random() < self.loss:
+            if (target.id, node.id) in self.partitioned or self.random.random() < self.loss:
                 return
             self.after(self.random.randrange(1, 20), lambda: deliver(body))
 
@@ -369,7 +373,7 @@ class Lab:
                 target.receive(send.body, answer)
 
         self.after(self.settings.request_timeout_ms, fail)
-        if (node.id, target.id) not in self.cut and self.random.random() >= self.loss:
+        if (node.id, target.id) not in self.partitioned and self.random.random() >= self.loss:
             self.after(self.random.randrange(1, 20), arrive)
 
     def leader(self) -> LabNode | None:
@@ -377,7 +381,7 @@ class Lab:
         leading = [node for node in self.nodes.values() if node.replica is not None and node.leads and node.replica.is_leader]
         return max(leading, key=lambda node: node.replica.quorum.epoch, default=None)  # type: ignore[union-attr]
 
-    # What must hold -----------------------------------------------------------------------------------------------------------------------------
+    # Invariants ---------------------------------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """One leader per epoch."""
@@ -387,7 +391,7 @@ class Lab:
                 assert self.leaders.setdefault(epoch, node.id) == node.id, f"epoch {epoch} is led by {self.leaders[epoch]} and {node.id}"
 
     def check_durable(self, node: LabNode, state: QuorumState) -> None:
-        """One vote per epoch, across restarts; and the epoch never goes back."""
+        """One vote per epoch, across restarts; and the epoch never decreases."""
         if node.disk.state is not None:
             assert state.leader_epoch >= node.disk.state.leader_epoch, f"the epoch of {node.id} went back"
         if state.voted_id >= 0:
@@ -395,7 +399,7 @@ class Lab:
             assert given == state.voted_id, f"{node.id} voted for {given} and {state.voted_id} in epoch {state.leader_epoch}"
 
     def committed(self, node: LabNode, high_watermark: int) -> None:
-        """What is committed is the same everywhere, and stays."""
+        """Committed records are the same everywhere, and permanent."""
         for content in node.disk.batches:
             batch = next(split_batches(content))
             if batch.next_offset > high_watermark:
@@ -408,7 +412,7 @@ def address_of(node_id: int) -> Address:
     return Address("lab", 9000 + node_id)
 
 
-def lab_voter(lab: Lab, node_id: int) -> VoterNode:
+def harness_voter(lab: Lab, node_id: int) -> VoterNode:
     return VoterNode(
         key=lab.nodes[node_id].key if node_id in getattr(lab, "nodes", {}) else ReplicaKey(node_id, bytes([node_id]) * 16),
         endpoints={LISTENER: address_of(node_id)},

@@ -1,6 +1,7 @@
-"""A quorum on a table: nothing happens by itself, neither time nor delivery; whoever sits there says which letter arrives, which is lost, and when.
+"""A manually driven quorum: neither time nor delivery happens by itself; the script says which message arrives, which
+is lost, and when.
 
-Disks are quick unless they are told to be slow. What each replica decides, and the letters it writes, are told as lines.
+Disks are fast unless made slow. Each replica's decisions and messages are printed as lines.
 """
 
 from collections.abc import Callable
@@ -24,27 +25,27 @@ from tests.core.quorum_lab import Lab, LabNode
 
 
 @dataclass(eq=False)
-class Letter:
-    """A request, or the answer to one, under way."""
+class PendingMessage:
+    """A request, or its response, in flight."""
 
     sender: int
     receiver: int
     body: Message
     number: int
-    asker: LabNode
+    requester: LabNode
     incarnation: int
     request: Message | None = None
-    """What an answer answers."""
+    """The request that a response belongs to."""
 
     @property
     def name(self) -> str:
-        """What it is called: the request's name, and whether it is the answer."""
+        """The request's name, and whether it is the response."""
         asked = self.request if self.request is not None else self.body
         return type(asked).__name__.removesuffix("Request")
 
 
 class Chance:
-    """Waits for as long as may be drawn, and writes as little."""
+    """Draws the longest timeouts and the smallest ids."""
 
     def randrange(self, first: int, end: int | None = None) -> int:
         """Return the last of the first numbers, or the first of a range."""
@@ -65,110 +66,112 @@ class TableNode(LabNode):
 
 
 class Table(Lab):
-    """`size` nodes; letters lie in `letters` in the order in which they were written, and what was decided and written stands in `lines`."""
+    """`size` nodes; messages are in `pending` in sending order, and decisions and writes in `lines`."""
 
     def __init__(self, *, size: int, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()) -> None:
         super().__init__(0, size=size, settings=settings, formatted=formatted)
         self.random = Chance()  # type: ignore[assignment]
-        self.letters: list[Letter] = []
+        self.pending: list[PendingMessage] = []
         self.lines: list[str] = []
         self.parted: set[frozenset[int]] = set()
-        self._lost: list[Letter] = []
+        self._lost: list[PendingMessage] = []
         self.slow: dict[int, list[Callable[[], None]]] = {}
-        """Nodes with slow disks -> what waits for a flush."""
+        """Nodes with slow disks -> their pending flushes."""
         self.nodes = {node_id: TableNode(self, node_id) for node_id in self.nodes}
 
-    # What the lab does with time and letters ----------------------------------------------------------------------------------------------------
+    # Time and messages --------------------------------------------------------------------------------------------------------------------------
 
     def at(self, moment_ms: int, action: Callable[[], None]) -> None:
-        """Nothing happens because it is time."""
+        """Nothing happens by time."""
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """What a disk does is done at once."""
+        """Disk operations complete immediately."""
         action()
 
     def send(self, node: LabNode, send: do.Send) -> None:
-        """Put a request on the table."""
-        self._put(Letter(node.id, send.address.port - 9000, send.body, send.number, node, node.incarnation))
+        """Add a request to the pending messages."""
+        self._put(PendingMessage(node.id, send.address.port - 9000, send.body, send.number, node, node.incarnation))
 
     def note(self, node: LabNode, event: Event) -> None:
-        """Say what a replica has decided."""
-        told = told_of(event)
-        if told is not None:
-            self.lines.append(f"{node.id}: {told}")
+        """Print an event of a replica."""
+        event_line = told_of(event)
+        if event_line is not None:
+            self.lines.append(f"{node.id}: {event_line}")
 
-    # What is done at the table ------------------------------------------------------------------------------------------------------------------
+    # Commands -----------------------------------------------------------------------------------------------------------------------------------
 
-    def deliver(self, letter: Letter) -> None:
-        """Let a letter arrive. A request to a node that is down comes back as a failure."""
-        self.letters.remove(letter)
-        target = self.nodes[letter.receiver]
-        if letter.request is not None:
-            if target.replica is not None and target.incarnation == letter.incarnation:
-                target.replica.on_response(letter.number, letter.body, self.now_ms)
+    def deliver(self, message: PendingMessage) -> None:
+        """Deliver a message. A request to a node that is down fails."""
+        self.pending.remove(message)
+        target = self.nodes[message.receiver]
+        if message.request is not None:
+            if target.replica is not None and target.incarnation == message.incarnation:
+                target.replica.on_response(message.number, message.body, self.now_ms)
                 target.pump()
         elif target.replica is None:
-            self._fail(letter)
+            self._fail(message)
         else:
-            target.receive(letter.body, self._answer_to(letter))
+            target.receive(message.body, self._answer_to(message))
 
-    def lose(self, letter: Letter) -> None:
-        """Let a letter get lost, and its asker know that there will be no answer."""
-        self.letters.remove(letter)
-        self._fail(letter)
+    def lose(self, message: PendingMessage) -> None:
+        """Drop a message, and notify its sender that there will be no response."""
+        self.pending.remove(message)
+        self._fail(message)
 
     def part(self, one: int, other: int) -> None:
-        """From now on letters between two nodes go nowhere, and nobody is told."""
+        """From now on messages between two nodes are lost without notification."""
         self.parted.add(frozenset((one, other)))
-        for letter in list(self.letters):
-            if {letter.sender, letter.receiver} == {one, other}:
-                self.letters.remove(letter)
-                self._lost.append(letter)
+        for message in list(self.pending):
+            if {message.sender, message.receiver} == {one, other}:
+                self.pending.remove(message)
+                self._lost.append(message)
 
     def mend(self) -> None:
-        """Let letters through again; whoever waited for a lost one has waited long enough."""
+        """Deliver messages again; requests that were lost time out."""
         self.parted.clear()
         lost, self._lost = self._lost, []
-        for letter in lost:
-            self._fail(letter)
+        for message in lost:
+            self._fail(message)
 
     def time_out(self, node: LabNode) -> None:
-        """Let the clock come to the moment at which a node wants to act, and let it."""
+        """Advance the clock to a node's next deadline, and let it act."""
         self.now_ms = max(self.now_ms, node.wake_ms)
         node.pump()
 
     def hold_flushes(self, node_id: int) -> None:
-        """Let nothing that a node writes become durable."""
+        """Keep all writes of a node from becoming durable."""
         self.slow.setdefault(node_id, [])
 
     def release_flushes(self, node_id: int) -> None:
-        """Let what waited become durable, and everything from here on at once."""
+        """Make the pending writes durable, and all later ones immediately."""
         for done in self.slow.pop(node_id):
             done()
 
-    def _answer_to(self, letter: Letter) -> Callable[[Message], None]:
+    def _answer_to(self, message: PendingMessage) -> Callable[[Message], None]:
         def answer(body: Message) -> None:
-            self._put(Letter(letter.receiver, letter.sender, body, letter.number, letter.asker, letter.incarnation, request=letter.body))
+            self._put(
+                PendingMessage(message.receiver, message.sender, body, message.number, message.requester, message.incarnation, request=message.body)
+            )
 
         return answer
 
-    def _put(self, letter: Letter) -> None:
-        if frozenset((letter.sender, letter.receiver)) in self.parted:
-            self._lost.append(letter)
-            self.lines.append(f"{told_letter(letter)}: goes nowhere")
+    def _put(self, message: PendingMessage) -> None:
+        if frozenset((message.sender, message.receiver)) in self.parted:
+            self._lost.append(message)
+            self.lines.append(f"{message_line(message)}: lost in the partition")
         else:
-            self.letters.append(letter)
-            self.lines.append(told_letter(letter))
+            self.pending.append(message)
+            self.lines.append(message_line(message))
 
-    def _fail(self, letter: Letter) -> None:
-        asker = letter.asker
-        if asker.replica is not None and asker.incarnation == letter.incarnation:
-            asker.replica.on_failure(letter.number, self.now_ms)
-            asker.pump()
+    def _fail(self, message: PendingMessage) -> None:
+        requester = message.requester
+        if requester.replica is not None and requester.incarnation == message.incarnation:
+            requester.replica.on_failure(message.number, self.now_ms)
+            requester.pump()
 
 
 def told_of(event: Event) -> str | None:
-    """Return what a fact is in a script; None for those that are not told."""
+    """Return the script line of an event; None for those that are not printed."""
     match event:
         case RaftRoleChanged():
             voted = f", voted for {event.voted_id}" if event.voted_id >= 0 else ""
@@ -179,22 +182,22 @@ def told_of(event: Event) -> str | None:
         case HighWatermarkMoved():
             return f"committed below {event.high_watermark}"
         case MetadataTruncated():
-            return f"cuts its log at {event.end_offset}"
+            return f"truncates its log at {event.end_offset}"
         case SnapshotLoaded():
-            return f"begins with the snapshot below {event.end_offset} of epoch {event.epoch}"
+            return f"loads the snapshot below {event.end_offset} of epoch {event.epoch}"
         case VotersChanged():
             return f"voters {event.voters} from offset {event.offset}"
     return None
 
 
-def told_letter(letter: Letter) -> str:
-    """Return a letter as a script shows it."""
-    way = f"{letter.sender}>{letter.receiver} {letter.name}"
-    return f"{way} {told_request(letter.body)}" if letter.request is None else f"{way} answer {told_answer(letter)}"
+def message_line(message: PendingMessage) -> str:
+    """Return the script line of a message."""
+    way = f"{message.sender}>{message.receiver} {message.name}"
+    return f"{way} {request_fields(message.body)}" if message.request is None else f"{way} answer {response_fields(message)}"
 
 
-def told_request(body: Message) -> str:
-    """Return what a request asks."""
+def request_fields(body: Message) -> str:
+    """Return the contents of a request."""
     match body:
         case VoteRequest():
             asked = messages.vote_asked(body)
@@ -202,8 +205,8 @@ def told_request(body: Message) -> str:
         case BeginQuorumEpochRequest():
             return f"epoch {messages.begin_epoch_told(body).epoch}"
         case EndQuorumEpochRequest():
-            told = messages.end_epoch_told(body)
-            return f"epoch {told.epoch} successors {[key.id for key in told.successors]}"
+            fields = messages.end_epoch_told(body)
+            return f"epoch {fields.epoch} successors {[key.id for key in fields.successors]}"
         case FetchRequest():
             wanted = body.topics[0].partitions[0]
             return f"epoch {wanted.current_leader_epoch} offset {wanted.fetch_offset}@{wanted.last_fetched_epoch}"
@@ -215,12 +218,12 @@ def told_request(body: Message) -> str:
     return type(body).__name__
 
 
-def told_answer(letter: Letter) -> str:
-    """Return what an answer says."""
-    quorum = letter.asker.replica.quorum if letter.asker.replica is not None else None
-    body = letter.body
+def response_fields(message: PendingMessage) -> str:
+    """Return the contents of a response."""
+    quorum = message.requester.replica.quorum if message.requester.replica is not None else None
+    body = message.body
     if quorum is None:
-        return "to nobody"
+        return "to a node that is down"
     match body:
         case VoteResponse():
             vote = messages.vote_answer(quorum, body)

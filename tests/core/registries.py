@@ -1,4 +1,4 @@
-"""A controller's state for tests of its registries, and the way from a decision to the next state."""
+"""A controller's state for the registry tests, and the step from a decision to the next state."""
 
 from typing import Any
 
@@ -31,20 +31,20 @@ class Cluster:
         self.write(FeatureLevelRecord(name="metadata.version", feature_level=level))
 
     def write(self, *records: Any) -> None:
-        """Replay records as the log would give them."""
+        """Replay records as the log would deliver them."""
         for record in records:
             self.state.replay(record, len(self.log))
             self.log.append(record)
 
     def carry_out(self, decision: Any) -> Any:
-        """Write what was decided and return its result."""
+        """Write a decision and return its result."""
         assert isinstance(decision, Decision), decision
-        assert not decision.records or decision.facts, "what is written is a fact"
+        assert not decision.records or decision.facts, "written records emit events"
         self.write(*decision.records)
         return decision.result
 
     def with_broker(self, broker_id: int, **features: tuple[int, int]) -> "Cluster":
-        """Register a broker; underscores in names of features stand for dots."""
+        """Register a broker; underscores in feature names stand for dots."""
         ranges = {name.replace("_", "."): range_ for name, range_ in (features or {"metadata_version": (1, 21)}).items()}
         rows = [BrokerFeature(name=name, min_supported_version=first, max_supported_version=last) for name, (first, last) in ranges.items()]
         self.write(
@@ -59,7 +59,7 @@ class Cluster:
         return self
 
     def with_topic(self, name: str, *replicas: int) -> "Cluster":
-        """Make a topic with one partition."""
+        """Create a topic with one partition."""
         self.write(TopicRecord(name=name, topic_id=TOPIC_ID))
         if replicas:
             isr = list(replicas)

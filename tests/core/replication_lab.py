@@ -1,7 +1,9 @@
-"""Replicas of one partition without a shell: messages late, lost and out of order, brokers that die and come back, and a controller that elects.
+"""Replicas of one partition without a node: late, lost and reordered messages, brokers that crash and restart, and a
+controller that elects leaders.
 
-It is the smallest shell around the rules of replication, so that thousands of histories can be played in seconds. The controller is a few lines: it
-fences who dies, elects among those in sync, and agrees to what a leader asks for if its epochs are right (KIP-497, KIP-903).
+It is the smallest driver around the replication rules, so that thousands of histories run in seconds. The controller is
+a few lines: it fences dead brokers, elects from the ISR, and accepts a leader's ISR change if its epochs match
+(KIP-497, KIP-903).
 """
 
 from dataclasses import dataclass, field
@@ -31,12 +33,12 @@ LAG_MAX_MS = 400
 STEP_MS = 10
 LATEST_LIST_OFFSETS = 9
 SETTLE_STEPS = 3000
-"""Clients go on appending, so that a follower that is hundreds of batches behind needs its time. Most histories need a few."""
+"""Clients continue to append, so a follower that is hundreds of batches behind needs this long. Most histories need a few steps."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """A broker with its log; `epochs` and `log` survive its death, the rest does not."""
+    """A broker with its log; `epochs` and `log` survive a crash, the rest does not."""
 
     number: int
     epoch: int
@@ -45,10 +47,10 @@ class Broker:
     checkpoint: int = 0
     is_alive: bool = True
     silent_until_ms: int = 0
-    """It asks its leader for nothing before."""
+    """No fetch before this time."""
     replica: PartitionReplica | None = None
     seen: tuple[int, int] = (-1, -1)
-    """(leader epoch, partition epoch) of the newest metadata that it acted by."""
+    """(leader epoch, partition epoch) of the latest metadata that it applied."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,8 +63,8 @@ class Registered:
     isr: tuple[int, ...] = ()
 
 
-class ReplicationLab:
-    """Play with `step`; `check` raises AssertionError as soon as something promised is gone."""
+class ReplicationHarness:
+    """Drive it with `step`; `check` raises AssertionError as soon as a guarantee is violated."""
 
     def __init__(self, seed: int, *, brokers: int = 3, min_in_sync: int = 1, replica_class: type[PartitionReplica] = PartitionReplica) -> None:
         self.random = Random(seed)
@@ -73,21 +75,21 @@ class ReplicationLab:
         self.brokers = {number: Broker(number, self._broker_epoch()) for number in range(1, brokers + 1)}
         self.metadata = Registered(leader=1, isr=tuple(self.brokers))
         self.acknowledged: dict[int, int] = {}
-        """Checksum of every batch that a client was told is replicated -> its offset."""
+        """Checksum of every batch acknowledged to a client -> its offset."""
         self._waiting: list[tuple[int, int, int, int]] = []
-        """(broker, leader epoch, required offset, checksum) of appends that wait to be replicated."""
+        """(broker, leader epoch, required offset, checksum) of appends that wait for replication."""
         self._mail: list[tuple[int, int, object]] = []
         self._sent = 0
         self._value = 0
-        self.noted: list[Event] = []
+        self.emitted: list[Event] = []
         self.elections = self.truncations = self.shrinks = self.expansions = 0
         for broker in self.brokers.values():
             self._start(broker)
 
-    # Playing -------------------------------------------------------------------------------------------------------------------------------
+    # Execution -----------------------------------------------------------------------------------------------------------------------------
 
     def run(self, steps: int, *, trouble: float = 0.05) -> None:
-        """Let things happen, then heal, and see that every replica is in sync with the same log."""
+        """Run random events, then heal, and check that every replica is in sync with the same log."""
         for _ in range(steps):
             self.step(trouble)
         for broker in self.brokers.values():
@@ -100,7 +102,7 @@ class ReplicationLab:
         raise AssertionError(f"not settled: {self.metadata}, ends {[self._replica(each).log_end_offset for each in self.brokers.values()]}")
 
     def step(self, trouble: float) -> None:
-        """Let some time pass, deliver what is due, and let something happen."""
+        """Advance the time, deliver due messages, and make a random event happen."""
         self.now_ms += STEP_MS
         due = [each for each in self._mail if each[0] <= self.now_ms]
         self._mail = [each for each in self._mail if each[0] > self.now_ms]
@@ -163,7 +165,7 @@ class ReplicationLab:
                 self.acknowledged[crc] = required - 1
         self._waiting = still
 
-    # Copying -------------------------------------------------------------------------------------------------------------------------------
+    # Replication ---------------------------------------------------------------------------------------------------------------------------
 
     def _ask_leader(self, broker: Broker) -> None:
         following = self._replica(broker).following
@@ -173,7 +175,7 @@ class ReplicationLab:
         leader, asker_epoch = self.brokers[following.leader_id], broker.epoch
         self._post(lambda: self._serve(leader, broker, asker_epoch, wish, following.leader_epoch))
 
-    def _serve(self, leader: Broker, asker: Broker, asker_epoch: int, wish: FetchWish | OffsetWish, leader_epoch: int) -> None:
+    def _serve(self, leader: Broker, requester: Broker, asker_epoch: int, wish: FetchWish | OffsetWish, leader_epoch: int) -> None:
         if not leader.is_alive:
             return
         replica = self._replica(leader)
@@ -183,19 +185,21 @@ class ReplicationLab:
             error, offset = (
                 (found.error, -1) if isinstance(found, Refusal) else (ErrorCode.NONE, found.offset if isinstance(found, OffsetAnswer) else -1)
             )
-            self._post(lambda: self._learn_offset(asker, asker_epoch, wish, error, offset))
+            self._post(lambda: self._learn_offset(requester, asker_epoch, wish, error, offset))
             return
-        refusal = replica.refuse_follower(asker.number, wish.leader_epoch)
+        refusal = replica.refuse_follower(requester.number, wish.leader_epoch)
         bounds = refusal or decide_read(
             replica, wish.fetch_offset, current_leader_epoch=wish.leader_epoch, last_fetched_epoch=wish.last_fetched_epoch, is_follower=True
         )
         records: list[RecordBatch] = []
         if isinstance(bounds, ReadBounds):
             records = [batch for batch in leader.log if batch.last_offset >= wish.fetch_offset][: self.random.randint(1, 4)]
-            fetched = replica.on_follower_fetch(asker.number, wish.fetch_offset, wish.log_start_offset, now_ms=self.now_ms, broker_epoch=asker_epoch)
+            fetched = replica.on_follower_fetch(
+                requester.number, wish.fetch_offset, wish.log_start_offset, now_ms=self.now_ms, broker_epoch=asker_epoch
+            )
             self._ask_controller(leader, fetched.proposal)
             self._answer_clients()
-        self._post(lambda: self._copy(asker, asker_epoch, wish, bounds, records))
+        self._post(lambda: self._copy(requester, asker_epoch, wish, bounds, records))
 
     def _copy(self, broker: Broker, epoch: int, wish: FetchWish, bounds: ReadBounds | Diverging | Refusal, records: list[RecordBatch]) -> None:
         following = self._replica(broker).following
@@ -216,17 +220,17 @@ class ReplicationLab:
                 if batch.partition_leader_epoch > (-1 if replica.epochs.latest_epoch is None else replica.epochs.latest_epoch):
                     replica.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
                 broker.log.append(batch)
-                self._copied(broker, batch)
+                self._replicated(broker, batch)
             replica.on_copied(step.high_watermark)
         else:
-            self._cut(broker, step)
+            self._truncate(broker, step)
 
     def _learn_offset(self, broker: Broker, epoch: int, wish: OffsetWish, error: ErrorCode, offset: int) -> None:
         following = self._replica(broker).following
         if broker.is_alive and broker.epoch == epoch and following is not None:
-            self._cut(broker, following.on_offset(wish, error=error, offset=offset))
+            self._truncate(broker, following.on_offset(wish, error=error, offset=offset))
 
-    def _cut(self, broker: Broker, step: object) -> None:
+    def _truncate(self, broker: Broker, step: object) -> None:
         if not isinstance(step, CutTo | RestartAt):
             return
         replica = self._replica(broker)
@@ -237,15 +241,15 @@ class ReplicationLab:
         replica.on_cut(step.offset if isinstance(step, RestartAt) else 0, end_offset)
         self._rebuilt(broker)
 
-    def _copied(self, broker: Broker, batch: RecordBatch) -> None:
-        """A batch of the leader's is in a log."""
+    def _replicated(self, broker: Broker, batch: RecordBatch) -> None:
+        """A replicated batch was appended."""
         self._replica(broker).apply_copied(batch)
 
     def _rebuilt(self, broker: Broker) -> None:
-        """A log was cut."""
+        """A log was truncated."""
 
     def _state_of(self, broker: Broker) -> ProducerStateManager:
-        """Return what a broker that starts knows of producers."""
+        """Return the producer state of a starting broker."""
         return ProducerStateManager(ProducerStatePolicy(verifies_transactions=False))
 
     # The controller ------------------------------------------------------------------------------------------------------------------------
@@ -253,9 +257,9 @@ class ReplicationLab:
     def _ask_controller(self, broker: Broker, proposal: IsrProposal | None) -> None:
         if proposal is not None:
             epoch = broker.epoch
-            self._post(lambda: self._judge(broker, epoch, proposal), may_be_lost=False)
+            self._post(lambda: self._evaluate(broker, epoch, proposal), may_be_lost=False)
 
-    def _judge(self, broker: Broker, epoch: int, proposal: IsrProposal) -> None:
+    def _evaluate(self, broker: Broker, epoch: int, proposal: IsrProposal) -> None:
         answer: AgreedIsr | ErrorCode
         if broker.epoch != epoch or not broker.is_alive:
             return
@@ -274,9 +278,9 @@ class ReplicationLab:
             known.isr, known.partition_epoch = proposal.isr, known.partition_epoch + 1
             answer = AgreedIsr(known.leader_epoch, known.partition_epoch, known.isr)
             self._publish()
-        self._post(lambda: self._told(broker, epoch, proposal, answer), may_be_lost=False)
+        self._post(lambda: self._receive_isr_answer(broker, epoch, proposal, answer), may_be_lost=False)
 
-    def _told(self, broker: Broker, epoch: int, proposal: IsrProposal, answer: AgreedIsr | ErrorCode) -> None:
+    def _receive_isr_answer(self, broker: Broker, epoch: int, proposal: IsrProposal, answer: AgreedIsr | ErrorCode) -> None:
         if broker.is_alive and broker.epoch == epoch:
             after = self._replica(broker).on_isr_answer(proposal, answer, self.now_ms)
             assert after is not After.RETRY
@@ -319,7 +323,7 @@ class ReplicationLab:
             epochs=broker.epochs,
             producer_state=self._state_of(broker),
             rules=AppendRules(min_in_sync_replicas=self.min_in_sync),
-            note=self.noted.append,
+            note=self.emitted.append,
             high_watermark=broker.checkpoint,
         )
         self._inform(broker)
@@ -330,22 +334,22 @@ class ReplicationLab:
 
     def _inform(self, broker: Broker) -> None:
         known = self.metadata
-        told = Registered(leader=known.leader, leader_epoch=known.leader_epoch, partition_epoch=known.partition_epoch, isr=known.isr)
+        registered = Registered(leader=known.leader, leader_epoch=known.leader_epoch, partition_epoch=known.partition_epoch, isr=known.isr)
         epoch = broker.epoch
-        self._post(lambda: self._follow_metadata(broker, epoch, told), may_be_lost=False)
+        self._post(lambda: self._follow_metadata(broker, epoch, registered), may_be_lost=False)
 
-    def _follow_metadata(self, broker: Broker, epoch: int, told: Registered) -> None:
-        if not broker.is_alive or broker.epoch != epoch or (told.leader_epoch, told.partition_epoch) <= broker.seen:
+    def _follow_metadata(self, broker: Broker, epoch: int, registered: Registered) -> None:
+        if not broker.is_alive or broker.epoch != epoch or (registered.leader_epoch, registered.partition_epoch) <= broker.seen:
             return
-        broker.seen = (told.leader_epoch, told.partition_epoch)
+        broker.seen = (registered.leader_epoch, registered.partition_epoch)
         replica = self._replica(broker)
-        if told.leader != broker.number:
-            following = replica.follow(told.leader, told.leader_epoch)
+        if registered.leader != broker.number:
+            following = replica.follow(registered.leader, registered.leader_epoch)
             step = None if following is None else following.begin()
-            self._cut(broker, step)
+            self._truncate(broker, step)
         else:
             appointment = Appointment(
-                leader_epoch=told.leader_epoch, partition_epoch=told.partition_epoch, replicas=tuple(self.brokers), isr=told.isr
+                leader_epoch=registered.leader_epoch, partition_epoch=registered.partition_epoch, replicas=tuple(self.brokers), isr=registered.isr
             )
             rules = ReignRules(lag_max_ms=LAG_MAX_MS, min_in_sync=self.min_in_sync)
             replica.lead(appointment, now_ms=self.now_ms, rules=rules, eligible=self._is_eligible)
@@ -354,10 +358,10 @@ class ReplicationLab:
     def _is_eligible(self, number: int, broker_epoch: int) -> bool:
         return self.brokers[number].is_alive and self.brokers[number].epoch == broker_epoch
 
-    # Checking ------------------------------------------------------------------------------------------------------------------------------
+    # Checks --------------------------------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Below the high watermarks of two replicas their logs are the same."""
+        """Below the high watermarks of two replicas their logs are identical."""
         replicas = [broker for broker in self.brokers.values() if broker.is_alive]
         for one, other in pairwise(replicas):
             end = min(self._replica(one).high_watermark, self._replica(other).high_watermark)
@@ -379,7 +383,7 @@ class ReplicationLab:
         logs = {tuple(self._below(broker, 1 << 60)) for broker in self.brokers.values()}
         return len(logs) == 1 and set(self.acknowledged) <= {batch.crc for batch in self.brokers[1].log}
 
-    # Mail ----------------------------------------------------------------------------------------------------------------------------------
+    # Messages ------------------------------------------------------------------------------------------------------------------------------
 
     def _post(self, action: object, *, may_be_lost: bool = True) -> None:
         if may_be_lost and self.random.random() < 0.05:

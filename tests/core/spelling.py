@@ -1,6 +1,6 @@
-"""How scripts spell what a core wants done: the name of the effect, and of its fields those that are not as they always are.
+"""How scripts show the effects of a core: the name of the effect, and the fields that differ from their defaults.
 
-Effects are plain values everywhere, so that one way to write them serves all scripts; what reads badly gets a line of its own in the script's talk.
+Effects are plain values everywhere, so one format serves all scripts; a script driver formats the exceptions itself.
 """
 
 import dataclasses
@@ -30,18 +30,18 @@ def spelt(value: object) -> str:
         case tuple() | list():
             return f"[{', '.join(map(spelt, value))}]"
         case _ if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
-            return " ".join([type(value).__name__, *(f"{name}={_inside(field)}" for name, field in _told(value))])
+            return " ".join([type(value).__name__, *(f"{name}={_inside(field)}" for name, field in _fields(value))])
         case _:
             return str(value)
 
 
 def _inside(value: object) -> str:
-    """A value within another one: in brackets where it has fields of its own."""
+    """A value within another one: in parentheses if it has fields of its own."""
     has_fields = isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value)
     return f"({spelt(value)})" if has_fields else spelt(value)
 
 
-def _told(value: object) -> Iterator[tuple[str, object]]:
+def _fields(value: object) -> Iterator[tuple[str, object]]:
     """Yield the fields that differ from their defaults."""
     if isinstance(value, msgspec.Struct):
         for each in msgspec.structs.fields(value):

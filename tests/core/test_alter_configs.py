@@ -1,4 +1,4 @@
-"""How configurations change, on the controller and before it on brokers: tables of what Apache Kafka 3.9.1 and 4.4.0 answer to the same."""
+"""How configurations are altered, on the controller and in a broker's checks before it: results of Apache Kafka 3.9.1 and 4.4.0."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def replaced(kind: int, name: str, **values: str | None) -> k33.AlterConfigsReso
 
 
 def alter(cluster: Cluster, *resources: k44.AlterConfigsResource, validate_only: bool = False) -> list[tuple[ErrorCode, str]]:
-    """Carry a request out and return (error, why) of each result."""
+    """Execute a request and return (error, message) of each result."""
     request = k44.IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     results = cluster.carry_out(decide_alter_configs(cluster.state.config_view(), request))
     return [(NONE, "") if refusal is None else (refusal.error, refusal.why) for _, refusal in results]
@@ -79,7 +79,7 @@ def alter(cluster: Cluster, *resources: k44.AlterConfigsResource, validate_only:
         (0, "x", (), ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 0."),
     ],
 )  # fmt: skip
-def test_what_the_controller_says_of_a_change(kind: int, name: str, operations: Operations, error: ErrorCode, why: str) -> None:
+def test_controller_validation_of_a_config_change(kind: int, name: str, operations: Operations, error: ErrorCode, why: str) -> None:
     """ConfigurationControlManager, ControllerConfigurationValidator, ClientMetricsConfigs."""
     assert alter(Cluster().with_broker(1).with_topic("t"), altered(kind, name, operations)) == [(error, why)]
 
@@ -95,8 +95,8 @@ def test_what_the_controller_says_of_a_change(kind: int, name: str, operations: 
         ((("cleanup.policy", SET, "compact"), ("cleanup.policy", DELETE, "ignored")), None),
     ],
 )
-def test_lists_grow_and_shrink_from_what_is_set_or_else_from_the_default(steps: Operations, value: str | None) -> None:
-    """KIP-339. A value that is not changed is not written: the default stays the default."""
+def test_append_and_subtract_use_the_configured_list_or_the_default(steps: Operations, value: str | None) -> None:
+    """KIP-339. An unchanged value is not written: the default remains in effect."""
     cluster = Cluster().with_topic("t")
     for step in steps:
         assert alter(cluster, altered(TOPIC, "t", (step,))) == [(NONE, "")]
@@ -104,8 +104,8 @@ def test_lists_grow_and_shrink_from_what_is_set_or_else_from_the_default(steps: 
     assert cluster.state.configs.configs_of(TOPIC, "t").get("cleanup.policy") == expected
 
 
-def test_resources_change_by_themselves_and_only_what_changes_is_written() -> None:
-    """A resource that is named twice is refused once; a broker's record is written even if nothing changes (KAFKA-14136)."""
+def test_each_resource_is_altered_independently_and_only_changes_are_written() -> None:
+    """A resource that is named twice is rejected once; a broker's record is written even if nothing changes (KAFKA-14136)."""
     cluster = Cluster().with_broker(1).with_topic("t")
     retention = altered(TOPIC, "t", (("retention.ms", SET, "5"),))
     segment, nope = altered(BROKER, "1", (("log.segment.bytes", SET, "99"),)), altered(TOPIC, "nope", ())
@@ -116,21 +116,21 @@ def test_resources_change_by_themselves_and_only_what_changes_is_written() -> No
 
 
 @pytest.mark.parametrize("operation", [(("cleanup.policy", APPEND, None),), (("cleanup.policy", 9, "x"),)])
-def test_a_request_that_kafkas_controller_fails_on_is_refused_as_a_whole(operation: Operations) -> None:
-    """There a NullPointerException makes the controller resign, too; here it does not."""
+def test_a_request_that_crashes_kafkas_controller_is_rejected_as_a_whole(operation: Operations) -> None:
+    """In Apache Kafka a NullPointerException also makes the controller resign; here the controller continues."""
     cluster = Cluster().with_topic("t")
     request = k44.IncrementalAlterConfigsRequest(resources=[altered(TOPIC, "t", operation)])
     assert decide_alter_configs(cluster.state.config_view(), request) == Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def test_more_than_ten_thousand_records_are_refused_as_a_whole() -> None:
+def test_more_than_ten_thousand_records_are_rejected_as_a_whole() -> None:
     """MAX_RECORDS_PER_USER_OP."""
     many = altered(BROKER, "", tuple((f"key.{number}", SET, "x") for number in range(10_001)))
     request = k44.IncrementalAlterConfigsRequest(resources=[many])
     assert decide_alter_configs(Cluster().state.config_view(), request) == Refusal(ErrorCode.POLICY_VIOLATION)
 
 
-def test_replacing_drops_what_is_not_named() -> None:
+def test_alter_configs_removes_unnamed_settings() -> None:
     """AlterConfigs, KIP-133."""
     cluster = Cluster().with_topic("t")
     alter(cluster, altered(TOPIC, "t", (("retention.ms", SET, "5"), ("segment.ms", SET, "6"))))
@@ -143,8 +143,8 @@ def test_replacing_drops_what_is_not_named() -> None:
     ]
 
 
-def test_replacing_looks_at_what_would_be_left() -> None:
-    """A conflict with what goes is none."""
+def test_alter_configs_validates_the_resulting_config() -> None:
+    """A conflict with a setting that the request removes is not a conflict."""
     cluster = Cluster().with_topic("t")
     alter(cluster, altered(TOPIC, "t", (("max.compaction.lag.ms", SET, "5"),)))
     request = k33.AlterConfigsRequest(resources=[replaced(TOPIC, "t", min_compaction_lag_ms="9")])
@@ -152,7 +152,7 @@ def test_replacing_looks_at_what_would_be_left() -> None:
     assert alter(cluster, altered(TOPIC, "t", (("max.compaction.lag.ms", SET, "5"),)))[0][0] == INVALID_CONFIG
 
 
-def test_asking_whether_it_could_be_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     """validate_only."""
     cluster = Cluster().with_topic("t")
     assert alter(cluster, altered(TOPIC, "t", (("retention.ms", SET, "5"),)), validate_only=True) == [(NONE, "")]
@@ -163,8 +163,8 @@ def test_asking_whether_it_could_be_changes_nothing() -> None:
     ("kind", "name", "key", "shown"),
     [(TOPIC, "t", "retention.ms", "5"), (BROKER, "", "log.retention.ms", "5"), (BROKER, "", "ssl.key.password", None)],
 )
-def test_the_event_log_does_not_learn_secrets(kind: int, name: str, key: str, shown: str | None) -> None:
-    """Values of type PASSWORD, and of names that nobody knows, are shown to nobody."""
+def test_event_log_redacts_secrets(kind: int, name: str, key: str, shown: str | None) -> None:
+    """Values of type PASSWORD and values of unknown settings are never logged."""
     cluster = Cluster().with_topic("t")
     request = k44.IncrementalAlterConfigsRequest(resources=[altered(kind, name, ((key, SET, "5"),))])
     decided = decide_alter_configs(cluster.state.config_view(), request)
@@ -172,7 +172,7 @@ def test_the_event_log_does_not_learn_secrets(kind: int, name: str, key: str, sh
     assert decided.facts == (ConfigChanged(resource_type=kind, resource_name=name, name=key, value=shown, is_removed=False),)
 
 
-def test_what_holds_for_a_topic_comes_from_the_topic_this_node_all_nodes_and_the_properties() -> None:
+def test_topic_config_precedence_is_topic_node_cluster_properties_default() -> None:
     """ConfigurationControlManager.getTopicConfig."""
     cluster = Cluster(static_configs={"unclean.leader.election.enable": "true"}).with_topic("t")
     seen = [cluster.state.configs.effective_topic_config("t", "unclean.leader.election.enable")]
@@ -205,7 +205,7 @@ def test_what_holds_for_a_topic_comes_from_the_topic_this_node_all_nodes_and_the
         ("", (("log.retention.ms", DELETE, None),), NONE, ""),
     ],
 )  # fmt: skip
-def test_what_a_broker_refuses_of_settings_of_brokers(name: str, operations: Operations, error: ErrorCode, why: str) -> None:
+def test_broker_validation_of_broker_configs(name: str, operations: Operations, error: ErrorCode, why: str) -> None:
     """ConfigAdminManager.validateBrokerConfigChange."""
     refusal = refuse_altered_broker(KAFKA_3_9, 1, altered(BROKER, name, operations), {"min.insync.replicas": "1"})
     assert ((NONE, "") if refusal is None else (refusal.error, refusal.why)) == (error, why)
@@ -214,7 +214,7 @@ def test_what_a_broker_refuses_of_settings_of_brokers(name: str, operations: Ope
         assert refuse_replaced_broker(KAFKA_3_9, 1, replaced(BROKER, name, **values)) is None
 
 
-def test_what_a_broker_refuses_at_a_glance() -> None:
+def test_broker_preprocess_rejects_duplicates_and_null_values() -> None:
     """ConfigAdminManager.preprocess."""
     once, again = altered(TOPIC, "t", (("a", SET, "1"),)), altered(TOPIC, "t", (("b", SET, "2"),))
     same_key, null = altered(TOPIC, "u", (("a", SET, "1"), ("a", DELETE, None))), altered(TOPIC, "v", (("a", SET, None), ("b", APPEND, None)))

@@ -1,4 +1,6 @@
-"""In which epoch a partition was assigned to a member, and which commits of a past epoch are taken for that.   Source: KIP-1251."""
+"""The epoch in which a partition was assigned to a member, and which commits of a past epoch are accepted because of
+it.   Source: KIP-1251.
+"""
 
 import pytest
 
@@ -17,7 +19,7 @@ OK, STALE = None, ErrorCode.STALE_MEMBER_EPOCH
 IN_TRANSACTION, BY_NAME = None, 9
 
 
-def lab_of(*, keeps: bool = True) -> ConsumersLab:
+def harness_with_topic(*, keeps: bool = True) -> ConsumersLab:
     """A topic t of four partitions."""
     topics = MadeTopics()
     topics.make("t", 4)
@@ -25,8 +27,8 @@ def lab_of(*, keeps: bool = True) -> ConsumersLab:
 
 
 def shared(*, keeps: bool = True) -> ConsumersLab:
-    """Member a has had all partitions since epoch 1, member b has taken 2 and 3 in epoch 2."""
-    lab = lab_of(keeps=keeps)
+    """Member a has had all partitions since epoch 1, member b took over 2 and 3 in epoch 2."""
+    lab = harness_with_topic(keeps=keeps)
     lab.join("a")
     lab.join("b")
     assert lab.beat_all("a", "b") == {"a": [0, 1], "b": [2, 3]}
@@ -39,10 +41,10 @@ def shared(*, keeps: bool = True) -> ConsumersLab:
     ("member_id", "epoch", "numbers", "kept", "error"),
     [
         ("a", 2, (0, 1), OK, OK),
-        ("a", 2, (2,), OK, OK),  # its present epoch may commit anything
+        ("a", 2, (2,), OK, OK),  # its current epoch may commit anything
         ("a", 1, (0, 1), OK, STALE),
         ("a", 1, (2,), STALE, STALE),
-        ("a", 1, (0, 2), STALE, STALE),  # one refuses all
+        ("a", 1, (0, 2), STALE, STALE),  # one invalid partition rejects all
         ("a", 0, (0,), STALE, STALE),
         ("a", -1, (0,), STALE, STALE),
         ("a", 3, (0,), STALE, STALE),
@@ -50,20 +52,20 @@ def shared(*, keeps: bool = True) -> ConsumersLab:
         ("x", 1, (0,), ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_past_epoch_commits_what_the_member_has_had_since_then(member_id, epoch, numbers, kept, error, version):
-    """`error` is that of releases before 4.3."""
+def test_past_epoch_may_commit_partitions_assigned_since_then(member_id, epoch, numbers, kept, error, version):
+    """`error` is the error of releases before 4.3."""
     for keeps, expected in ((True, kept), (False, error)):
         group = shared(keeps=keeps).consumers
         assert group.refuse_commit(member_id, epoch, version, [(T, number) for number in numbers]) is expected
 
 
-def test_what_is_being_given_up_may_be_committed_until_it_is():
-    lab = lab_of()
+def test_partitions_pending_revocation_may_be_committed_until_revoked():
+    lab = harness_with_topic()
     lab.topics.make("u", 1)
     lab.join("a")
     lab.join("c", "u")
     lab.beat("a")
-    assert lab.epochs["a"] == 2, "another topic is shared out"
+    assert lab.epochs["a"] == 2, "another topic is assigned"
     lab.join("b")
     lab.beat("a")
     assert lab.consumers.members["a"].pending_revocation == {T: (2, 3)}
@@ -72,7 +74,7 @@ def test_what_is_being_given_up_may_be_committed_until_it_is():
     assert lab.consumers.refuse_commit("a", 1, BY_NAME, [(T, 3)]) is STALE
 
 
-def test_a_partition_that_comes_back_is_of_the_later_epoch():
+def test_reassigned_partition_has_the_later_epoch():
     lab = shared()
     lab.ask("b", -1)
     lab.gone("b")
@@ -81,16 +83,16 @@ def test_a_partition_that_comes_back_is_of_the_later_epoch():
     assert [lab.consumers.refuse_commit("a", 2, BY_NAME, [(T, number)]) for number in range(4)] == [OK, OK, STALE, STALE]
 
 
-def test_the_next_coordinator_knows_the_epochs_from_the_log():
+def test_new_coordinator_loads_assignment_epochs_from_the_log():
     lab = shared()
-    other = lab.read_again()
+    other = lab.replayed_again()
     assert state_of(other) == state_of(lab)
     assert other.consumers.refuse_commit("a", 1, BY_NAME, [(T, 0)]) is OK
     assert other.consumers.refuse_commit("b", 1, BY_NAME, [(T, 2)]) is STALE
 
 
 @pytest.mark.parametrize(("keeps", "epochs"), [(True, [1, 1]), (False, None)])
-def test_records_name_the_epochs_since_the_release_that_knows_them(keeps, epochs):
+def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs):
     lab = shared(keeps=keeps)
     parsed = [parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value) for record in lab.records]
     values = [value for key, value in filter(None, parsed) if key == ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")]
@@ -100,8 +102,8 @@ def test_records_name_the_epochs_since_the_release_that_knows_them(keeps, epochs
 
 
 @pytest.mark.parametrize("epochs", [None, [1]])
-def test_partitions_of_a_record_without_epochs_are_of_the_epoch_of_the_member(epochs):
-    """A broker before 4.3 wrote it; as many epochs as partitions, or they say nothing."""
+def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(epochs):
+    """A broker before 4.3 wrote it. A record is ignored unless it has as many epochs as partitions."""
     lab = shared()
     row = TopicPartitions(topic_id=T, partitions=[0, 1], assignment_epochs=epochs)
     lab.consumers.replay_current("a", ConsumerGroupCurrentMemberAssignmentValue(member_epoch=7, previous_member_epoch=6, assigned_partitions=[row]))
@@ -110,22 +112,22 @@ def test_partitions_of_a_record_without_epochs_are_of_the_epoch_of_the_member(ep
 
 
 @pytest.mark.parametrize(("number", "metadata", "error"), [(0, "", 0), (2, "", 113), (2, "x" * 5000, 12)])
-def test_a_commit_is_judged_by_its_partitions_unless_its_metadata_is_too_long(number, metadata, error):
+def test_commit_is_checked_by_partition_unless_its_metadata_is_too_long(number, metadata, error):
     lab = shared()
     waiter = lab.commit(5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME)
     assert lab.answers[waiter].errors == (error,)
 
 
 @pytest.mark.parametrize(("number", "error"), [(0, 0), (2, 22)])
-def test_so_it_is_in_a_transaction(number, error):
+def test_transactional_commit_is_checked_by_partition(number, error):
     lab = shared()
     waiter = lab.commit_in_transaction(5, member_id="a", generation_id=1, partition=number)
     assert lab.answers[waiter].errors == (error,)
 
 
-def test_a_static_member_that_left_for_a_while_hands_its_partitions_on_as_of_epoch_0():
+def test_temporarily_left_static_member_passes_partitions_on_at_epoch_0():
     """ConsumerGroupMember.Builder.resetAssignedPartitionsEpochsToZero, of 4.3.1 and 4.4.0."""
-    lab = lab_of()
+    lab = harness_with_topic()
     lab.join("a", instance_id="i")
     lab.join("b")
     lab.beat("a", instance_id="i")
@@ -137,4 +139,4 @@ def test_a_static_member_that_left_for_a_while_hands_its_partitions_on_as_of_epo
     lab.join("c", instance_id="i")
     assert lab.consumers.members["c"].member_epoch == 2
     assert [lab.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)] == [OK, OK, STALE]
-    assert state_of(lab.read_again()) == state_of(lab)
+    assert state_of(lab.replayed_again()) == state_of(lab)

@@ -1,4 +1,4 @@
-"""Which batches a leader takes from a client.   Source: ProduceRequest.validateRecords, LogValidator."""
+"""Which batches a leader accepts from a client.   Source: ProduceRequest.validateRecords, LogValidator."""
 
 import pytest
 from hypothesis import given
@@ -26,8 +26,8 @@ def with_byte(position: int, value: int, data: bytes = WHOLE) -> bytes:
     [
         (None, ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
-        (WHOLE[:30], ErrorCode.INVALID_RECORD),  # a cut header
-        (WHOLE[:-1], ErrorCode.INVALID_RECORD),  # cut records
+        (WHOLE[:30], ErrorCode.INVALID_RECORD),  # a truncated header
+        (WHOLE[:-1], ErrorCode.INVALID_RECORD),  # truncated records
         (WHOLE + WHOLE, ErrorCode.INVALID_RECORD),
         (with_byte(MAGIC_POSITION, 0), ErrorCode.INVALID_RECORD),
         (with_byte(MAGIC_POSITION, 1), ErrorCode.INVALID_RECORD),
@@ -36,14 +36,14 @@ def with_byte(position: int, value: int, data: bytes = WHOLE) -> bytes:
         (WHOLE + with_byte(MAGIC_POSITION, 9), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_a_partition_of_a_request_holds_one_batch(records: bytes | None, error: ErrorCode) -> None:
-    """Not none, not two, not another format."""
+def test_partition_data_must_hold_exactly_one_batch(records: bytes | None, error: ErrorCode) -> None:
+    """Neither none, nor two, nor another format."""
     assert client_batch(records, 9) == Refusal(error)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0" * 11, WHOLE[:40]])
-def test_a_torn_rest_after_the_batch_is_cut_off(rest: bytes) -> None:
-    """As Kafka does; only what the batch itself says goes into the log."""
+def test_incomplete_bytes_after_the_batch_are_dropped(rest: bytes) -> None:
+    """As in Kafka: only the bytes that the batch itself claims are appended."""
     taken = client_batch(WHOLE + rest, 9)
     assert isinstance(taken, RecordBatch)
     assert bytes(taken.view()) == WHOLE
@@ -95,22 +95,22 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_batch_is_taken_or_refused(row: str) -> None:
-    """The first thing that is wrong decides the answer."""
+def test_batch_validation(row: str) -> None:
+    """The first violated rule decides the error code."""
     batch, rules, error = ROWS[row]
     refusal = refuse_batch(batch, rules, NOW_MS)
     assert refusal == (None if error is None else Refusal(error)), refusal
 
 
 @pytest.mark.parametrize(("acks", "is_taken"), [(-1, True), (0, True), (1, True), (2, False), (-2, False)])
-def test_acks_are_all_one_or_none(acks: int, is_taken: bool) -> None:
-    """Anything else is INVALID_REQUIRED_ACKS."""
+def test_acks_must_be_all_one_or_zero(acks: int, is_taken: bool) -> None:
+    """Any other value returns INVALID_REQUIRED_ACKS."""
     assert (refuse_acks(acks) is None) == is_taken
 
 
 @given(st.binary(max_size=150), st.integers(0, 150))
-def test_garbage_is_refused_and_nothing_else_happens(garbage: bytes, kept: int) -> None:
-    """Whatever a client sends for records: a code, never an exception (the checksum made right for the deeper checks)."""
+def test_random_bytes_are_rejected_without_an_exception(garbage: bytes, kept: int) -> None:
+    """Whatever a client sends as records gets an error code, never an exception (the checksum is corrected for the deeper checks)."""
     taken = client_batch(WHOLE[:kept] + garbage, 9)
     if isinstance(taken, RecordBatch):
         refuse_batch(taken, AppendRules(is_compacted=True), NOW_MS)

@@ -1,4 +1,4 @@
-"""How a broker obtains and spends blocks of producer ids, told in tests/core/scripts.   Source: KIP-730, KAFKA-14694, KAFKA-14417."""
+"""Scripts of how a broker obtains and uses blocks of producer ids (tests/core/scripts).   Source: KIP-730, KAFKA-14694, KAFKA-14417."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,8 @@ from kraftsim.events.event import Event
 from protocol.errors import ErrorCode
 
 
-class Talk:
-    """A client of one kind, driven by lines such as "claim 3" or "answer 0 1000"."""
+class ScriptDriver:
+    """A block client of one kind, driven by lines such as "claim 3" or "answer 0 1000"."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -26,7 +26,7 @@ class Talk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: list[str] = getattr(self, f"do_{verb}")(*words) or []
-        notes = [f"noted {_told(note)}" for note in self.notes]
+        notes = [f"event {_event_line(note)}" for note in self.notes]
         self.notes.clear()
         return "\n".join([*said, *notes, *(_effect(effect) for effect in self.client.take_effects())])
 
@@ -42,12 +42,12 @@ class Talk:
         self.client = ZnodeBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
 
     def do_variant(self, name: str) -> None:
-        """What KIP-730's text wants, or rejects: `terminating`, `on-demand`, `eager`."""
+        """Variants that KIP-730's text requires or rejects: `terminating`, `on-demand`, `eager`."""
         kind = {"terminating": TerminatingBlockClient, "on-demand": OnDemandBlockClient, "eager": EagerBlockClient}[name]
         self.client = kind(broker_epoch=lambda: 5, note=self.notes.append)
 
     def do_uncoordinated(self, broker_id: str, counted: str) -> None:
-        """A broker that asks nobody; the disk says how far it has counted."""
+        """A broker that allocates without a controller; the disk stores its counter."""
         self.client = UncoordinatedSource(broker_id=int(broker_id), counted=int(counted), store=self.stored.append, note=self.notes.append)
 
     def do_stored(self) -> list[str]:
@@ -76,7 +76,7 @@ class Talk:
         return PrefetchingBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
 
 
-def _told(note: Event) -> str:
+def _event_line(note: Event) -> str:
     fields = (f"{name}={getattr(note, name)}" for name in note.__struct_fields__ if name != "reason")
     return f"{type(note).__name__} {' '.join(fields)}"
 
@@ -96,7 +96,7 @@ def _effect(effect: Effect) -> str:
 def _result(result: int | Refusal | Waiting) -> str:
     match result:
         case Refusal(error):
-            return f"refused {error.name}"
+            return f"rejected {error.name}"
         case Waiting(waiter):
             return f"waiter {waiter} waits"
         case _:
@@ -104,7 +104,7 @@ def _result(result: int | Refusal | Waiting) -> str:
 
 
 def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
-    """Draw ids that follow each other together, and equal refusals."""
+    """Merge consecutive ids, and equal rejections."""
     lines: list[str] = []
     first = last = -1
     for result in [*results, None]:
@@ -123,14 +123,14 @@ def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
     "script",
     [
         "prefetching_block_client",
-        "prefetching_after_failures",
+        "prefetching_failures",
         "waiting_block_client",
-        "waiting_after_failures",
+        "waiting_failures",
         "waiting_before_kafka_14417",
-        "blocks_out_of_zookeeper",
-        "blocks_in_other_ways",
+        "zookeeper_block_client",
+        "block_client_variants",
     ],
 )
-def test_block_clients_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, Talk().answer)
+def test_block_client_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ScriptDriver().answer)

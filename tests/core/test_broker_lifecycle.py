@@ -1,4 +1,5 @@
-"""Brokers register, are let in, fall silent, leave: told in tests/core/scripts, with tables for what does not fit a story.
+"""Scripts of broker registration, fencing, unfencing and shutdown (tests/core/scripts), with tables for the other
+cases.
 
 Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager.
 """
@@ -28,12 +29,12 @@ LEVEL = 21
 
 
 def new_state(level: int = LEVEL) -> ControllerState:
-    """Return a controller with an empty log, one second before anything happens."""
+    """Return a controller with an empty log, one second before the first event."""
     return ControllerState(cluster_id="cluster", session_timeout_ms=9000, metadata_version=level, topic_defaults=TopicDefaults())
 
 
 def registration(broker_id: int = 1, incarnation: str = "a", **changes: object) -> BrokerRegistrationRequest:
-    """Return what a broker of 3.9 sends; directory ids are its own."""
+    """Return the registration request of a 3.9 broker; directory ids are its own."""
     fields: dict[str, object] = {
         "broker_id": broker_id,
         "cluster_id": "cluster",
@@ -46,7 +47,7 @@ def registration(broker_id: int = 1, incarnation: str = "a", **changes: object) 
 
 
 class Controller:
-    """A controller that commits at once, driven by lines such as "heartbeat 1 epoch=4 offset=4"."""
+    """A controller that commits immediately, driven by lines such as "heartbeat 1 epoch=4 offset=4"."""
 
     def __init__(self) -> None:
         self.state = new_state()
@@ -55,10 +56,10 @@ class Controller:
         self.write(bootstrap_records(bootstrap_at(LEVEL)))
 
     def write(self, records: Sequence[Message]) -> list[str]:
-        """Append and replay records, and tell what they say."""
+        """Append and replay records, and return their text."""
         lines = []
         for record in records:
-            lines.append(f"{self.next_offset}: {_told(record)}")
+            lines.append(f"{self.next_offset}: {_record_line(record)}")
             self.state.replay(record, self.next_offset)
             self.next_offset += 1
         self.state.commit_through(self.next_offset - 1)
@@ -130,16 +131,16 @@ def _reply(result: object) -> str:
     return " ".join(name for name in names if getattr(result, name)) or "serve"
 
 
-def _told(record: Message) -> str:
+def _record_line(record: Message) -> str:
     shown = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "partition_id", "isr", "leader")
     fields = [f"{name}={getattr(record, name)}" for name in shown if getattr(record, name, None) is not None]
     return " ".join([type(record).__name__, *fields])
 
 
-@pytest.mark.parametrize("script", ["broker_comes_and_goes", "broker_falls_silent", "broker_comes_back"])
-def test_brokers_live_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, Controller().answer)
+@pytest.mark.parametrize("script", ["broker_registration", "broker_session_expiry", "broker_restart"])
+def test_broker_lifecycle_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, Controller().answer)
 
 
 F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN, BrokerControlState.SHUTDOWN_NOW
@@ -157,15 +158,15 @@ F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerContr
         (U, "fence", F),
         (U, "shutdown leads", C),
         (U, "shutdown", S),
-        (U, "", U),  # behind again: it stays
+        (U, "", U),  # behind again: unchanged
         (C, "shutdown leads others", C),
         (C, "shutdown others", S),
         (C, "shutdown", C),
-        (C, "leads", C),  # without the wish to shut down nothing changes
+        (C, "leads", C),  # without a shutdown request nothing changes
     ],
 )
-def test_a_heartbeat_moves_a_broker_by_the_table(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
-    """Every pair of a broker's state and what its heartbeat asks for (BrokerHeartbeatManager.calculateNextBrokerState)."""
+def test_heartbeat_state_transitions(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
+    """Every pair of a broker's state and the state requested in its heartbeat (BrokerHeartbeatManager.calculateNextBrokerState)."""
     wish = BrokerWish(
         wants_fence="fence" in wishes,
         wants_shut_down="shutdown" in wishes,
@@ -193,12 +194,12 @@ OTHER_LEVELS = [Feature(name="metadata.version", min_supported_version=1, max_su
         (registration(2, log_dirs=[b"x" * 16, b"x" * 16]), ErrorCode.INVALID_REGISTRATION),
         (registration(2, log_dirs=[bytes([1]) * 16]), ErrorCode.INVALID_REGISTRATION),  # of broker 1
         (registration(2, features=OTHER_LEVELS), ErrorCode.UNSUPPORTED_VERSION),
-        (registration(2, features=[]), ErrorCode.UNSUPPORTED_VERSION),  # taken as 1 to 1
-        (registration(-1), None),  # Kafka does not look at the sign
+        (registration(2, features=[]), ErrorCode.UNSUPPORTED_VERSION),  # treated as 1 to 1
+        (registration(-1), None),  # Kafka does not check the sign
     ],
 )
-def test_a_registration_is_accepted_or_refused(request_: BrokerRegistrationRequest, error: ErrorCode | None) -> None:
-    """Broker 1, incarnation a, is registered and was heard a moment ago."""
+def test_registration_is_accepted_or_rejected(request_: BrokerRegistrationRequest, error: ErrorCode | None) -> None:
+    """Broker 1, incarnation a, is registered and has just sent a heartbeat."""
     controller = Controller()
     for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
         controller.answer(line)
@@ -206,8 +207,8 @@ def test_a_registration_is_accepted_or_refused(request_: BrokerRegistrationReque
     assert decision == Refusal(error) if error is not None else isinstance(decision, Decision)
 
 
-def test_directories_are_neither_demanded_nor_kept_below_level_17() -> None:
-    """A 3.5 controller does not know them.   Source: KIP-858."""
+def test_directories_are_neither_required_nor_stored_below_level_17() -> None:
+    """A 3.5 controller does not support them.   Source: KIP-858."""
     decision = new_state(11).decide_register(
         registration(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)]), 0, 0
     )
@@ -215,8 +216,8 @@ def test_directories_are_neither_demanded_nor_kept_below_level_17() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "is_refused"), [(9_999, False), (10_000, True)])
-def test_a_broker_in_too_many_partitions_is_not_unregistered(partitions: int, is_refused: bool) -> None:
-    """QuorumController.MAX_RECORDS_PER_USER_OP, the broker's own record counted."""
+def test_broker_with_too_many_partitions_is_not_unregistered(partitions: int, is_refused: bool) -> None:
+    """QuorumController.MAX_RECORDS_PER_USER_OP, including the broker's own record."""
     controller = Controller()
     for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
         controller.answer(line)
@@ -239,14 +240,16 @@ def test_a_broker_in_too_many_partitions_is_not_unregistered(partitions: int, is
         (7, "BrokerRegistrationChangeRecord", ["BrokerRegistrationChangeRecord"], "BrokerRegistrationChangeRecord"),
     ],
 )
-def test_a_level_decides_how_the_log_says_what_becomes_of_a_broker(level: int, let_in: str, leaving: list[str], gone: str) -> None:
-    """A record that knows of fencing only below 3.3-IV2, nothing of shutdowns below 3.3-IV3 (asked of Apache Kafka 3.5.2 at these levels)."""
+def test_metadata_version_decides_the_records_of_broker_state_changes(level: int, let_in: str, leaving: list[str], gone: str) -> None:
+    """Below 3.3-IV2 the records can only fence and unfence, below 3.3-IV3 they have no controlled shutdown (verified
+    with Apache Kafka 3.5.2 at these levels).
+    """
     state, log = new_state(level), list[Message]()
 
     def take(decision: Decision[object] | Refusal) -> list[str]:
         assert isinstance(decision, Decision)
         for record in decision.records:
-            assert parse_record(build_record(record, state.record_version(record))) == record, "the level has words for it"
+            assert parse_record(build_record(record, state.record_version(record))) == record, "the level supports it"
             state.replay(record, len(log))
             log.append(record)
         return [type(record).__name__ for record in decision.records]

@@ -1,4 +1,6 @@
-"""What design documents claim in numbers and fields, worked out: KIP-730's storage and answer, KIP-758's ten million.   Source: KIP-730, KIP-758."""
+"""Numbers and fields claimed in design documents, computed: KIP-730's storage and response, KIP-758's ten million.
+Source: KIP-730, KIP-758.
+"""
 
 import pytest
 
@@ -27,7 +29,7 @@ PETABYTE = 10**15
 
 @message(kind="response", versions="0", flexible="0+", kafka_name="AllocateProducerIdsResponse")
 class ResponseOfTheText:
-    """The answer as KIP-730 draws it: nothing stands before the error."""
+    """The response as KIP-730 specifies it: nothing precedes the error."""
 
     error_code: int = int16()
     producer_id_start: int = int64()
@@ -38,8 +40,8 @@ def control(kind: type[ProducerIdControl]) -> ProducerIdControl:
     return kind(Journal(), lambda broker_id, epoch: True)
 
 
-def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes(figures):
-    """20 bytes a record, as the text counts, or 24 with frame, version and tagged fields."""
+def test_storing_the_whole_id_space_in_blocks_of_1000_takes_petabytes(figures):
+    """20 bytes per record as the KIP counts, or 24 with frame, version and tagged fields."""
     blocks = 2**63 // 1000
     assert [round(blocks * size / PETABYTE) for size in (20, 24)] == [184, 221]
     figures(
@@ -48,8 +50,8 @@ def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes(fig
     )
 
 
-def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped(figures):
-    """The answer begins with the time for which the client is throttled: the text's reader finds it in the place of error and start."""
+def test_parser_of_the_kip_text_misreads_the_released_response(figures):
+    """The response begins with the throttle time, which a parser written from the KIP's text reads as error and block start."""
     sent = AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000)
     shipped = compiled(AllocateProducerIdsResponse, 0).encode(sent)
     read, end = compiled(ResponseOfTheText, 0).decode(shipped, 0)
@@ -71,8 +73,8 @@ def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped(figures):
         (ProducerIdControl, LastIdProducerIdControl, -1),
     ],
 )
-def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one(writer, reader, overlap, figures):
-    """The record's end is not said to lie inside or outside of the block; Kafka's is the first id outside."""
+def test_different_readings_of_the_block_end_repeat_or_skip_an_id(writer, reader, overlap, figures):
+    """The KIP does not say whether the record's end is inclusive; in Kafka it is the first id outside of the block."""
     first, second = control(writer), control(reader)
     decided = first.decide_allocate(1, 5)
     assert isinstance(decided, Decision)
@@ -87,7 +89,7 @@ def test_an_end_that_two_controllers_read_differently_repeats_an_id_or_loses_one
 
 
 def test_ten_million_sequences_do_not_fit_uncompressed(figures):
-    """A buffer full of the smallest records, or five requests of a megabyte, hold less; it would take a compression by more than thirteen to one."""
+    """A buffer full of the smallest records, or five requests of one megabyte, hold fewer; they would need a compression ratio above 13."""
     assert BUFFER_BYTES // LEAST_RECORD_BYTES == 4_793_490 < SEQUENCES_BEHIND_DEFAULT
     in_five_requests = REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES
     assert in_five_requests == 748_982 < SEQUENCES_BEHIND_DEFAULT
@@ -101,8 +103,8 @@ def test_ten_million_sequences_do_not_fit_uncompressed(figures):
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE], ids=lambda codec: codec.name)
-def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets(codec: Compression, figures):
-    """Empty records, as many as fit; zstd comes nearest, with 11 to 1."""
+def test_ten_million_sequences_do_not_fit_compressed(codec: Compression, figures):
+    """The smallest records differ in their offsets: a batch of as many empty records as fit compresses best with zstd, at 11 to 1."""
     count = 150_000
     plain = build_batch([Record(offset, 0, None, None, ()) for offset in range(count)])
     in_five_requests = REQUESTS * REQUEST_BYTES * count // len(compress(codec, plain))
@@ -110,8 +112,10 @@ def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets
     figures(**{f"in_five_requests_{codec.name.lower()}": in_five_requests})
 
 
-def test_an_initialisation_is_the_same_with_and_without_what_kip_447_adds(figures):
-    """InitProducerId v1 is of 2.0, v2 of 2.4; TxnOffsetCommit went to v3 with KIP-447 in 2.5. v3 is of KIP-360."""
+def test_init_producer_id_is_the_same_with_and_without_kip_447(figures):
+    """InitProducerId v1 came with 2.0 and v2 with 2.4; TxnOffsetCommit went to v3 with KIP-447 in 2.5. InitProducerId
+    v3 belongs to KIP-360.
+    """
     codecs = [compiled(InitProducerIdRequest, version) for version in (0, 1)]
     before, after = (codec.encode(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=5)) for codec in codecs)
     assert before == after == b"\x00\x01t\x00\x00\x00\x05"
@@ -122,7 +126,7 @@ def test_an_initialisation_is_the_same_with_and_without_what_kip_447_adds(figure
 
 
 def is_carried(codec: CompiledMessage, field: str, value: object) -> bool:
-    """Whether a version has a field: another value makes other bytes. A codec refuses what its version cannot say, or leaves it out."""
+    """Whether a version has a field: another value changes the bytes. A codec rejects or omits what its version does not support."""
     asked = {"transactional_id": "t", "transaction_timeout_ms": 5}
     try:
         return bool(codec.encode(InitProducerIdRequest(**{**asked, field: value})) != codec.encode(InitProducerIdRequest(**asked)))
@@ -130,16 +134,16 @@ def is_carried(codec: CompiledMessage, field: str, value: object) -> bool:
         return False
 
 
-def test_a_commit_of_version_3_says_for_whom_it_is(figures):
+def test_txn_offset_commit_v3_names_the_group_member(figures):
     """Generation, member and instance, with defaults that name none."""
     asked = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, producer_epoch=0)
     sizes = {version: len(compiled(TxnOffsetCommitRequest, version).encode(asked)) for version in (2, 3)}
-    told, _ = compiled(TxnOffsetCommitRequest, 3).decode(compiled(TxnOffsetCommitRequest, 3).encode(asked), 0)
-    assert (told.generation_id_or_member_epoch, told.member_id, told.group_instance_id) == (-1, "", None)
+    decoded, _ = compiled(TxnOffsetCommitRequest, 3).decode(compiled(TxnOffsetCommitRequest, 3).encode(asked), 0)
+    assert (decoded.generation_id_or_member_epoch, decoded.member_id, decoded.group_instance_id) == (-1, "", None)
     figures(
         bytes_2=sizes[2],
         bytes_3=sizes[3],
-        default_generation=told.generation_id_or_member_epoch,
-        default_member=told.member_id,
-        default_instance=told.group_instance_id,
+        default_generation=decoded.generation_id_or_member_epoch,
+        default_member=decoded.member_id,
+        default_instance=decoded.group_instance_id,
     )

@@ -1,6 +1,7 @@
-"""Which part of a log is cleaned, when it is due, and which segments become one.
+"""Which part of a log is cleaned, when cleaning is due, and which segments are merged.
 
-Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compaction.lag.ms), KIP-354 (max.compaction.lag.ms).
+Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compaction.lag.ms), KIP-354
+(max.compaction.lag.ms).
 """
 
 import pytest
@@ -44,16 +45,16 @@ SEGMENTS = (segment(0, 100, 1000), segment(10, 200, 2000), segment(20, 300, 3000
         ({"min_compaction_lag_ms": 60_000}, None, 40, (0, 0, 0, 0)),
     ],
 )
-def test_what_may_be_cleaned(rules: dict[str, int], checkpoint: int | None, stable: int, expected: tuple[int, int, int, int]) -> None:
-    """(first dirty offset, end, clean bytes, cleanable bytes): whole segments, none that is active, unstable or too young."""
+def test_cleanable_range(rules: dict[str, int], checkpoint: int | None, stable: int, expected: tuple[int, int, int, int]) -> None:
+    """(first dirty offset, end, clean bytes, cleanable bytes): whole segments; none that is active, unstable or too young."""
     extent = LogExtent(segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=stable)
     found = cleanable(extent, CleaningRules(is_compacted=True, **rules), checkpoint_offset=checkpoint, now_ms=NOW)
     assert (found.first_dirty_offset, found.end_offset, found.clean_bytes, found.cleanable_bytes) == expected
 
 
 @pytest.mark.parametrize(("checkpoint", "start", "is_reset"), [(5, 8, True), (41, 0, True), (40, 0, False), (8, 8, False), (None, 8, False)])
-def test_a_checkpoint_outside_of_the_log_is_forgotten(checkpoint: int | None, start: int, is_reset: bool) -> None:
-    """The log was cut, or begins later by now: it counts as dirty from its beginning."""
+def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None, start: int, is_reset: bool) -> None:
+    """The log was truncated, or its start offset has advanced: it counts as dirty from its beginning."""
     extent = LogExtent(segments=SEGMENTS, log_start_offset=start, log_end_offset=40, last_stable_offset=40)
     found = cleanable(extent, RULES, checkpoint_offset=checkpoint, now_ms=NOW)
     assert found.has_new_start is is_reset and (not is_reset or found.first_dirty_offset == start)
@@ -68,8 +69,8 @@ def test_a_checkpoint_outside_of_the_log_is_forgotten(checkpoint: int | None, st
         ({"min_cleanable_ratio": 1.0, "max_compaction_lag_ms": 8000}, False),
     ],
 )
-def test_when_cleaning_is_due(rules: dict[str, float], is_due: bool) -> None:
-    """500 of 600 bytes are dirty, and the oldest of them is from 2000."""
+def test_cleaning_is_due_by_dirty_ratio_or_age(rules: dict[str, float], is_due: bool) -> None:
+    """500 of 600 bytes are dirty, and the oldest of them have timestamp 2000."""
     chosen = CleaningRules(is_compacted=True, **rules)  # type: ignore[arg-type]
     extent = LogExtent(segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=40)
     assert cleanable(extent, chosen, checkpoint_offset=10, now_ms=NOW).is_due(chosen) is is_due
@@ -85,14 +86,14 @@ def test_when_cleaning_is_due(rules: dict[str, float], is_due: bool) -> None:
         (300, (0, 0, 300), [[0, 10, 20]]),
     ],
 )
-def test_neighbours_that_fit_become_one(segment_bytes: int, sizes: tuple[int, ...], expected: list[list[int]]) -> None:
+def test_adjacent_small_segments_are_merged(segment_bytes: int, sizes: tuple[int, ...], expected: list[list[int]]) -> None:
     rules = CleaningRules(is_compacted=True, segment_bytes=segment_bytes)
     found = groups([segment(10 * number, size) for number, size in enumerate(sizes)], rules, 30)
     assert [[each.base_offset for each in group] for group in found] == expected
 
 
-def test_a_segment_spans_no_more_offsets_than_its_index_can_tell() -> None:
-    """But for one that is empty."""
+def test_segment_spans_no_more_offsets_than_its_index_can_represent() -> None:
+    """Except an empty segment."""
     far = 2**31
     assert len(groups([segment(0, 10), segment(far - 100, 10)], RULES, far)) == 1
     assert len(groups([segment(0, 10), segment(far - 100, 10)], RULES, far + 1)) == 2
@@ -110,8 +111,8 @@ def tombstones(base_offset: int, *keys: bytes) -> RecordBatch:
     return RecordBatch(build_batch([Record(timestamp=1, key=key, value=None) for key in keys], base_offset=base_offset))
 
 
-def test_a_tombstone_stays_until_its_horizon_and_goes_then() -> None:
-    """Stamped when it is first cleaned, with the time of that cleaning and delete.retention.ms (KIP-534)."""
+def test_tombstone_is_kept_until_its_delete_horizon() -> None:
+    """The horizon is set at the first cleaning: the time of that cleaning plus delete.retention.ms (KIP-534)."""
     stamped = cleaner({b"a": 5}).clean(tombstones(5, b"a"))
     assert stamped is not None
     batch = RecordBatch(stamped)
@@ -120,14 +121,14 @@ def test_a_tombstone_stays_until_its_horizon_and_goes_then() -> None:
     assert cleaner({b"a": 5}, now_ms=NOW + 500).clean(batch) is None
 
 
-def test_what_the_map_did_not_reach_stays() -> None:
-    """Even a record without a key, which is dropped elsewhere."""
+def test_records_beyond_the_offset_map_are_kept() -> None:
+    """Even a record without a key, which is otherwise dropped."""
     batch = make_batch(0, 0, key=None, base_offset=50, producer_id=-1)
     assert cleaner({}, until=49).clean(batch) == batch.view() and cleaner({}, until=50).clean(batch) is None
 
 
-def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
-    """With its offsets and sequences: the next batch of the producer is in order."""
+def test_last_batch_of_a_producer_is_kept_without_records() -> None:
+    """Its offsets and sequences remain, so that the producer's next batch is in sequence."""
     batch = make_batch(3, 6, base_offset=10, producer_id=7)
     work = cleaner({b"k": 90})
     work.lasts = {7: LastOfProducer(13, 0)}
@@ -141,8 +142,8 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     assert work.clean(batch) is None
 
 
-def test_a_marker_stays_as_long_as_anything_of_its_transaction_and_then_for_a_while() -> None:
-    """And with a producer that is known by nothing else it stays without end, though empty."""
+def test_marker_is_kept_with_its_transaction_and_for_the_delete_retention() -> None:
+    """If it is the only entry of its producer it is kept without limit, as an empty batch."""
     data, marker = make_batch(0, 0, base_offset=1, transactional=True), make_marker(base_offset=2)
     work = cleaner({b"k": 1})
     assert work.clean(data) == data.view() and work.clean(marker) == marker.view()
@@ -157,7 +158,7 @@ def test_a_marker_stays_as_long_as_anything_of_its_transaction_and_then_for_a_wh
 
 
 def numbered_at_will() -> dict[str, RecordBatch]:
-    """Batches with sound checksums whose records say other offsets than they have."""
+    """Batches with valid checksums whose records have inconsistent offsets."""
     keys = (b"key-0", b"one", b"two")
     whole = RecordBatch(build_batch([Record(timestamp=1, key=key, value=b"v") for key in keys], base_offset=10))
     bodies = [
@@ -173,8 +174,8 @@ def numbered_at_will() -> dict[str, RecordBatch]:
 
 
 @pytest.mark.parametrize("what", ["backwards", "twice", "beyond"])
-def test_records_that_a_client_numbered_at_will_are_not_built_anew(what: str) -> None:
-    """Their log is not cleaned, and nobody falls over them; one beyond its batch must not stand for what comes later."""
+def test_log_with_inconsistent_record_offsets_is_not_cleaned(what: str) -> None:
+    """The log is skipped and nothing fails; an offset beyond its batch must not shadow later records."""
     batch = numbered_at_will()[what]
     with pytest.raises(MalformedRecord):
         KeyScan(OffsetMap(1 << 20, 0.9), 0, ()).take(batch)

@@ -1,4 +1,6 @@
-"""Quotas in use: how a rate is measured, how long the pause is, and which quota holds for whom (KIP-13, KIP-55, KIP-219)."""
+"""Quotas in use: how a rate is measured, how long the throttle time is, and which quota applies to which client
+(KIP-13, KIP-55, KIP-219).
+"""
 
 import pytest
 
@@ -11,13 +13,13 @@ KEY = "producer_byte_rate"
 
 
 def record(value: float, **names: str | None) -> ClientQuotaRecord:
-    """A quota of an entity; a name that is None is the default."""
+    """A quota of an entity; a None name is the default entity."""
     parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()]
     return ClientQuotaRecord(entity=parts, key=KEY, value=value)
 
 
-def test_a_young_rate_is_taken_over_all_windows_but_one() -> None:
-    """Eleven windows of a second: what comes at once counts as if it had come in ten seconds."""
+def test_new_rate_is_averaged_over_all_windows_but_one() -> None:
+    """Eleven windows of one second: an initial burst counts as if spread over ten seconds."""
     rate = WindowedRate(11, 1000)
     rate.record(105_000, 50_000)
     assert rate.measure(50_000) == 10_500
@@ -29,8 +31,8 @@ def test_a_young_rate_is_taken_over_all_windows_but_one() -> None:
     assert rate.measure(50_500) == 0
 
 
-def test_windows_come_and_go() -> None:
-    """A steady rate is what it is; eleven seconds after the last of it nothing is left."""
+def test_rate_windows_expire() -> None:
+    """A steady rate is measured exactly; eleven seconds after its end the rate is zero."""
     rate = WindowedRate(11, 1000)
     for second in range(30):
         rate.record(500, second * 1000)
@@ -39,7 +41,7 @@ def test_windows_come_and_go() -> None:
     assert rate.measure(29_000 + 11_000) == 0
 
 
-def test_the_most_particular_quota_holds_and_names_who_shares_it() -> None:
+def test_most_specific_quota_applies_and_names_its_sharing_scope() -> None:
     """In Kafka's order: user and client, user and any client, user, any user and client, any user and any client, any user, client, any client."""
     levels = [
         ({"user": "u", "client_id": "c"}, ("u", "c")),
@@ -60,8 +62,8 @@ def test_the_most_particular_quota_holds_and_names_who_shares_it() -> None:
     assert not ClientLimits([record(99.0, ip="127.0.0.1")])
 
 
-def test_a_bucket_begins_full_and_may_be_overdrawn_once() -> None:
-    """KIP-599: two per second, eleven seconds: 22 at once, and what is taken beyond them has to come in first."""
+def test_token_bucket_starts_full_and_may_be_overdrawn_once() -> None:
+    """KIP-599: two per second, eleven seconds: 22 at once; what exceeds them must be refilled first."""
     bucket = TokenBucket(11)
     assert bucket.tokens(2.0, 1000) == 22
     bucket.take(30, 2.0, 1000)

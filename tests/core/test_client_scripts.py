@@ -1,4 +1,5 @@
-"""The own clients, told in tests/core/scripts: idempotent producers, one that leases its ids, and a reader by assignment.
+"""Scripts of kraftsim's clients (tests/core/scripts): idempotent producers, a leasing producer, and a reader by
+assignment.
 
 Source: KIP-98, KIP-360, KIP-79, KIP-758, KAFKA-5494; the lease_pid draft.
 """
@@ -58,8 +59,8 @@ from kraftsim.core.lease_pid.producer_steps import (
 from protocol.errors import ErrorCode
 
 
-class ProducerTalk:
-    """A producer that is told by lines such as "send a b" or "answer 0". Each record goes into a batch of its own unless it may linger."""
+class ProducerDriver:
+    """A producer driven by lines such as "send a b" or "answer 0". Each record is a batch of its own unless it may linger."""
 
     def __init__(self) -> None:
         self.do_producer()
@@ -76,13 +77,13 @@ class ProducerTalk:
         self.producer = WindowedProducer(ProducerSettings(linger_ms=0, retry_backoff_ms=0))
 
     def do_window(self, broker_id: str, *sequences: str) -> list[ProducerEffect]:
-        """How many sequence numbers may be under way to a broker; none: it says nothing of windows."""
+        """The number of sequences that may be in flight to a broker; none: it announces no window."""
         return self._step(WindowAnnounced(int(broker_id), int(sequences[0]) if sequences else None))
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         effects: list[ProducerEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        return "\n".join(self._told(effect) for effect in effects)
+        return "\n".join(self._line(effect) for effect in effects)
 
     def do_start(self) -> list[ProducerEffect]:
         return self._step(Started())
@@ -100,7 +101,7 @@ class ProducerTalk:
         return self._step(MetadataLost())
 
     def do_send(self, *keys: str) -> list[ProducerEffect]:
-        """Records by their keys; "a:1" goes to partition 1, "a" to partition 0."""
+        """Records by key; "a:1" goes to partition 1, "a" to partition 0."""
         effects = []
         for each in keys:
             key, _, partition = each.partition(":")
@@ -127,31 +128,31 @@ class ProducerTalk:
     def _step(self, happened: ProducerInput) -> list[ProducerEffect]:
         return self.producer.step(happened, self.now_ms)
 
-    def _told(self, effect: ProducerEffect) -> str:
+    def _line(self, effect: ProducerEffect) -> str:
         match effect:
             case AskProducerId():
-                return "ask for a producer id"
+                return "request a producer id"
             case AskMetadata(topics):
-                return f"ask who leads {', '.join(topics)}"
+                return f"refresh metadata of {', '.join(topics)}"
             case SendProduce():
                 self.requests[effect.request_id] = effect
                 return f"request {effect.request_id} to {effect.broker_id}: {', '.join(_batch(batch) for batch in effect.batches)}"
             case IdentityTaken(identity):
-                return f"goes on as {identity.producer_id} epoch {identity.producer_epoch}"
+                return f"continues as {identity.producer_id} epoch {identity.producer_epoch}"
             case RecordDelivered():
                 return f"delivered {effect.record.key} at {effect.offset}"
             case RecordGivenUp():
-                return f"gave up {effect.record.key}: {effect.error_code.name}"
+                return f"failed {effect.record.key}: {effect.error_code.name}"
 
 
-class LeasingTalk:
-    """A producer that leases its ids from partition 0: "hand a b", "leased 7 1 0", "written 0 2"; a request has two messages at most."""
+class LeasingDriver:
+    """A producer that leases ids from partition 0: "hand a b", "leased 7 1 0", "written 0 2"; a request has two messages at most."""
 
     def __init__(self) -> None:
         self.do_producer()
 
     def do_producer(self, *traits: str) -> None:
-        """`keeps-none`: a new id in the place of a renewal; `knows ID`: an earlier incarnation held it."""
+        """`keeps-none`: a new id instead of a renewal; `knows ID`: an earlier incarnation held it."""
         self.now_ms = 0
         known = ((0, int(traits[traits.index("knows") + 1])),) if "knows" in traits else ()
         settings = LeasingSettings(
@@ -162,7 +163,7 @@ class LeasingTalk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         effects: list[LeasingEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        return "\n".join(self._told(effect) for effect in effects)
+        return "\n".join(self._line(effect) for effect in effects)
 
     def do_hand(self, *keys: str) -> list[LeasingEffect]:
         return [effect for key in keys for effect in self._step(Handed(0, key, b"", self.now_ms))]
@@ -187,7 +188,7 @@ class LeasingTalk:
     def _step(self, happened: LeasingInput) -> list[LeasingEffect]:
         return self.producer.step(happened, self.now_ms)
 
-    def _told(self, effect: LeasingEffect) -> str:
+    def _line(self, effect: LeasingEffect) -> str:
         match effect:
             case AskLease(producer_id=producer_id):
                 return f"lease {producer_id}"
@@ -199,13 +200,13 @@ class LeasingTalk:
             case Acknowledged(message):
                 return f"delivered {message.key}"
             case GivenUp(message=message, error=error):
-                return f"gave up {message.key}: {error.name}"
+                return f"failed {message.key}: {error.name}"
             case ShutOut():
-                return "is shut out"
+                return "is fenced"
 
 
-class ReaderTalk:
-    """A reader that is told by lines such as "begins 0 5"."""
+class ReaderDriver:
+    """A reader driven by lines such as "begins 0 5"."""
 
     def __init__(self) -> None:
         self.positions = ReaderPositions([])
@@ -217,7 +218,7 @@ class ReaderTalk:
         lacks = [f"first {each.partition}" for each in self.positions.without_first_offset()]
         lacks += [f"end {each.partition}" for each in self.positions.without_end_offset()]
         fetches = [f"fetch {each.partition} from {self.positions.next_offset(each)} at {leader}" for leader, found in left.items() for each in found]
-        return "; ".join([*(["ask for " + ", ".join(lacks)] if lacks else []), *fetches]) or ("done" if self.positions.is_done else "waits")
+        return "; ".join([*(["list offsets " + ", ".join(lacks)] if lacks else []), *fetches]) or ("done" if self.positions.is_done else "waits")
 
     def do_read(self, *partitions: str) -> None:
         self.positions = ReaderPositions([_where(each) for each in partitions])
@@ -243,7 +244,7 @@ def _where(partition: str) -> TopicPartition:
 
 
 def _batch(batch: OutgoingBatch) -> str:
-    assert batch.identity is not None, "what is sent has an identity"
+    assert batch.identity is not None, "sent batches have a producer id"
     keys = " ".join(record.key for record in batch.records)
     return f"[{keys}] to {batch.where.partition} epoch {batch.identity.producer_epoch} sequence {batch.base_sequence}"
 
@@ -251,27 +252,27 @@ def _batch(batch: OutgoingBatch) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        "producer_begins",
+        "producer_start",
         "producer_five_in_flight",
-        "producer_answer_is_lost",
-        "producer_log_forgot",
-        "producer_epochs_are_used_up",
-        "producer_gives_up",
-        "producer_hears_of_windows",
+        "producer_lost_response",
+        "producer_lost_state",
+        "producer_epoch_exhaustion",
+        "producer_failed_batches",
+        "producer_announced_window",
     ],
 )
-def test_producers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, ProducerTalk().answer)
+def test_producer_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ProducerDriver().answer)
 
 
-@pytest.mark.parametrize("script", ["leasing_renews", "leasing_after_losses"])
-def test_leasing_producers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, LeasingTalk().answer)
+@pytest.mark.parametrize("script", ["lease_renewal", "lease_recovery"])
+def test_leasing_producer_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, LeasingDriver().answer)
 
 
-@pytest.mark.parametrize("script", ["reader_reads_to_the_end", "reader_finds_a_shorter_log"])
-def test_readers_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, ReaderTalk().answer)
+@pytest.mark.parametrize("script", ["reader_to_log_end", "reader_truncated_log"])
+def test_reader_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ReaderDriver().answer)

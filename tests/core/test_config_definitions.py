@@ -1,4 +1,4 @@
-"""Which values configurations take, in Kafka's own words, and what holds for a broker and its topics."""
+"""Which config values are valid, with Kafka's own messages, and the effective values of a broker and its topics."""
 
 import pytest
 
@@ -33,8 +33,8 @@ from kraftsim.core.metadata.config_releases import KAFKA_3_9, LINES, config_tabl
         ("leader.replication.throttled.replicas", "0:1,1:2", None),
     ],
 )
-def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, complaint: str | None) -> None:
-    """ConfigDef's sentences. All keys and 43 values are put to Kafka's own classes in tests/apache_kafka/test_config_definitions.py."""
+def test_topic_config_is_validated_by_its_type(name: str, value: str, complaint: str | None) -> None:
+    """The messages of ConfigDef. tests/apache_kafka/test_config_definitions.py compares all keys and 43 values with Kafka's own classes."""
     expected = None if complaint is None else f"Invalid value {value} for configuration {name}: {complaint}"
     assert KAFKA_3_9.complaint_about_topic({name: value}, {}) == expected
 
@@ -47,7 +47,7 @@ def test_a_topic_configuration_is_checked_by_its_type(name: str, value: str, com
         ("min.cleanable.dirty.ratio", "1e20", "Invalid value 1.0E20 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"),
     ],
 )
-def test_a_complaint_shows_what_the_value_was_understood_as(name: str, value: str, complaint: str) -> None:
+def test_error_message_shows_the_parsed_value(name: str, value: str, complaint: str) -> None:
     """ConfigDef.parse checks the parsed value."""
     assert KAFKA_3_9.complaint_about_topic({name: value}, {}) == complaint
 
@@ -67,20 +67,20 @@ def test_a_complaint_shows_what_the_value_was_understood_as(name: str, value: st
         ),
     ],
 )
-def test_what_is_complained_about_first(values: dict[str, str], complaint: str) -> None:
-    """Names, then values in the order of LogConfig's definition, then what does not go together."""
+def test_order_of_config_validation_errors(values: dict[str, str], complaint: str) -> None:
+    """Names, then values in the order of LogConfig's definition, then conflicting settings."""
     assert KAFKA_3_9.complaint_about_topic(values, {}) == complaint
 
 
-def test_a_topics_lag_is_compared_with_the_brokers() -> None:
-    """LogConfig.validate looks at what would hold."""
+def test_topic_compaction_lag_is_validated_against_the_broker_default() -> None:
+    """LogConfig.validate checks the resulting values."""
     assert KAFKA_3_9.complaint_about_topic({"min.compaction.lag.ms": "9"}, {"log.cleaner.max.compaction.lag.ms": "5"}) is not None
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker", "internal"])
 @pytest.mark.parametrize("line", LINES)
-def test_every_default_is_a_value_that_may_be_set(line: str, kind: str) -> None:
-    """Else the table itself would be wrong."""
+def test_every_default_value_is_valid(line: str, kind: str) -> None:
+    """Otherwise the table itself would be wrong."""
     table = getattr(config_tables(line), kind)
     assert [name for name, config in table.items() if config.default is not None and config.complaint(name, config.default) is not None] == []
 
@@ -90,7 +90,7 @@ def test_every_default_is_a_value_that_may_be_set(line: str, kind: str) -> None:
     [(0.5, "0.5"), (7.0, "7.0"), (1e7, "1.0E7"), (9999999.5, "9999999.5"), (0.001, "0.001"), (0.0005, "5.0E-4"), (-123456789.0, "-1.23456789E8"),
      (float("nan"), "NaN"), (float("-inf"), "-Infinity"), (True, "true"), (("a", "b"), "[a, b]"), (12, "12")],
 )  # fmt: skip
-def test_values_are_shown_as_java_shows_them(value, shown: str) -> None:
+def test_values_are_formatted_as_in_java(value, shown: str) -> None:
     """Double.toString and AbstractCollection.toString."""
     assert shown_value(value) == shown
 
@@ -112,7 +112,7 @@ def test_values_are_shown_as_java_shows_them(value, shown: str) -> None:
         ({"min.insync.replicas": "0"}, True, "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"),
     ],
 )  # fmt: skip
-def test_what_can_be_set_while_brokers_run(values: dict[str, str], is_for_all: bool, complaint: str | None) -> None:
+def test_settings_that_are_dynamically_updatable(values: dict[str, str], is_for_all: bool, complaint: str | None) -> None:
     """DynamicBrokerConfig.validateConfigs."""
     assert KAFKA_3_9.complaint_about_dynamic(values, is_for_all=is_for_all) == complaint
 
@@ -128,6 +128,6 @@ def test_what_can_be_set_while_brokers_run(values: dict[str, str], is_for_all: b
         ({"log.retention.minutes": "3"}, {"log.retention.ms": "6"}, {"log.retention.ms": "7"}, "6"),
     ],
 )
-def test_a_brokers_retention_comes_from_the_strongest_of_its_names_and_layers(static, own, cluster, expected: str) -> None:
-    """KafkaConfig.logRetentionTimeMillis, KIP-226: on the broker, on all brokers, in the properties, by default."""
+def test_broker_retention_comes_from_the_highest_priority_name_and_source(static, own, cluster, expected: str) -> None:
+    """KafkaConfig.logRetentionTimeMillis, KIP-226: per-broker, cluster-wide default, properties file, default."""
     assert KAFKA_3_9.effective_topic_configs({}, BrokerSettings(static, own, cluster).for_topics())["retention.ms"] == expected

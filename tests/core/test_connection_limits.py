@@ -1,4 +1,4 @@
-"""How many connections are let in, and how fast: by node, by listener and by address (KIP-402, KIP-612)."""
+"""How many connections are accepted, and at which rate: by node, by listener and by address (KIP-402, KIP-612)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
 
 def limits(settings: ConnectionSettings | None = None, **ips: float) -> ConnectionLimits:
-    """Limits that hold; `ips` are rates of addresses, '' of all others."""
+    """The limits; `ips` are rates by address, '' for all others."""
     made = ConnectionLimits(11, 1000)
     made.follow(settings or ConnectionSettings())
     made.follow_ips(
@@ -18,8 +18,8 @@ def limits(settings: ConnectionSettings | None = None, **ips: float) -> Connecti
     return made
 
 
-def test_settings_come_from_the_node_and_from_each_listener():
-    """Only other brokers' own listener is protected, and only where there is another one."""
+def test_limits_come_from_the_node_and_from_each_listener():
+    """Only the inter-broker listener is protected, and only if there is another listener."""
     static = {"max.connections": "7", "listener.name.outside.max.connection.creation.rate": "3", "max.connections.per.ip.overrides": "a:1, ::1:2"}
     found = connection_settings(BrokerSettings(static=static), ("OUTSIDE", "INSIDE"), "INSIDE")
     assert found.node == DoorLimits(7) and found.listeners["OUTSIDE"] == DoorLimits(rate_max=3) and found.listeners["INSIDE"] == DoorLimits()
@@ -35,45 +35,47 @@ def test_settings_come_from_the_node_and_from_each_listener():
         ConnectionSettings(node=DoorLimits(rate_max=1000), listeners={"OUTSIDE": DoorLimits(rate_max=2)}),
     ],
 )
-def test_who_comes_too_fast_waits_and_never_longer_than_a_window(settings):
-    """Two per second, taken over ten seconds: twenty at once, half a second for the next one, a second at most for any."""
-    door = limits(settings)
-    pauses = [door.pause_ms("OUTSIDE", 0) for _ in range(25)]
+def test_connections_above_the_rate_wait_for_one_window_at_most(settings):
+    """Two per second over a window of ten seconds: twenty at once, the next waits half a second, none waits for more than a second."""
+    acceptor = limits(settings)
+    pauses = [acceptor.pause_ms("OUTSIDE", 0) for _ in range(25)]
     assert pauses == [0] * 20 + [500, 1000, 1000, 1000, 1000]
 
 
-def test_other_brokers_do_not_wait_for_clients():
-    """A protected listener minds its own limits alone."""
-    door = limits(ConnectionSettings(node=DoorLimits(1, 1), protected="INSIDE"))
-    assert [door.pause_ms("OUTSIDE", 0) for _ in range(12)][-1] > 0 and door.pause_ms("INSIDE", 0) == 0
-    assert door.enter("OUTSIDE", "a", 0) is None
-    assert not door.has_room("OUTSIDE") and door.has_room("INSIDE") and not door.are_too_many
-    assert door.enter("INSIDE", "b", 0) is None
-    assert door.are_too_many and door.may_go("OUTSIDE") and not door.may_go("INSIDE")
-    door.leave("OUTSIDE", "a")
-    assert not door.are_too_many
+def test_inter_broker_connections_do_not_wait_for_clients():
+    """Only its own limits apply to a protected listener."""
+    acceptor = limits(ConnectionSettings(node=DoorLimits(1, 1), protected="INSIDE"))
+    assert [acceptor.pause_ms("OUTSIDE", 0) for _ in range(12)][-1] > 0 and acceptor.pause_ms("INSIDE", 0) == 0
+    assert acceptor.enter("OUTSIDE", "a", 0) is None
+    assert not acceptor.has_room("OUTSIDE") and acceptor.has_room("INSIDE") and not acceptor.are_too_many
+    assert acceptor.enter("INSIDE", "b", 0) is None
+    assert acceptor.are_too_many and acceptor.may_go("OUTSIDE") and not acceptor.may_go("INSIDE")
+    acceptor.leave("OUTSIDE", "a")
+    assert not acceptor.are_too_many
 
 
-def test_a_listener_may_have_less_room_than_its_node():
-    door = limits(ConnectionSettings(node=DoorLimits(3), listeners={"OUTSIDE": DoorLimits(1)}))
-    assert door.enter("OUTSIDE", "a", 0) is None
-    assert not door.has_room("OUTSIDE") and door.has_room("OTHER")
+def test_listener_may_have_a_lower_limit_than_its_node():
+    acceptor = limits(ConnectionSettings(node=DoorLimits(3), listeners={"OUTSIDE": DoorLimits(1)}))
+    assert acceptor.enter("OUTSIDE", "a", 0) is None
+    assert not acceptor.has_room("OUTSIDE") and acceptor.has_room("OTHER")
 
 
-def test_too_many_from_one_address_are_turned_away_at_once():
-    """max.connections.per.ip, and what single addresses may have instead."""
-    door = limits(ConnectionSettings(per_ip=1, per_ip_overrides={"b": 2}))
-    assert [door.enter("X", ip, 0) for ip in ("a", "a", "b", "b", "b")] == [None, TurnedAway(0), None, None, TurnedAway(0)]
-    door.leave("X", "a")
-    assert door.enter("X", "a", 0) is None
+def test_too_many_connections_of_one_address_are_rejected_immediately():
+    """max.connections.per.ip, and its overrides for single addresses."""
+    acceptor = limits(ConnectionSettings(per_ip=1, per_ip_overrides={"b": 2}))
+    assert [acceptor.enter("X", ip, 0) for ip in ("a", "a", "b", "b", "b")] == [None, TurnedAway(0), None, None, TurnedAway(0)]
+    acceptor.leave("X", "a")
+    assert acceptor.enter("X", "a", 0) is None
 
 
-def test_too_fast_from_one_address_is_turned_away_after_a_while_and_does_not_count():
-    """connection_creation_rate: of an address itself, or of any other; who is turned away neither fills the room nor the rate."""
-    door = limits(ConnectionSettings(node=DoorLimits(30)), a=1.0, **{"": 2.0})
-    fates = [door.enter("X", "a", 0) for _ in range(12)]
+def test_connections_of_one_address_above_its_rate_are_rejected_and_not_counted():
+    """connection_creation_rate of an address, or its default; a rejected connection counts toward neither the
+    connection limit nor the rate.
+    """
+    acceptor = limits(ConnectionSettings(node=DoorLimits(30)), a=1.0, **{"": 2.0})
+    fates = [acceptor.enter("X", "a", 0) for _ in range(12)]
     assert fates == [None] * 10 + [TurnedAway(1000)] * 2
-    assert [door.enter("X", "b", 0) for _ in range(21)][-1] == TurnedAway(500)
-    assert not door.has_room("X"), "ten and twenty"
-    door.follow_ips(())
-    assert door.enter("X", "a", 0) is None, "without a quota nobody is turned away"
+    assert [acceptor.enter("X", "b", 0) for _ in range(21)][-1] == TurnedAway(500)
+    assert not acceptor.has_room("X"), "ten and twenty"
+    acceptor.follow_ips(())
+    assert acceptor.enter("X", "a", 0) is None, "without a quota no connection is rejected"

@@ -1,4 +1,6 @@
-"""Consumer groups of KIP-848: epochs, targets, and how members come to them.   Source: KIP-848; asked of Apache Kafka 4.1.2 and 4.4.0."""
+"""Consumer groups of KIP-848: epochs, target assignments, and reconciliation.   Source: KIP-848; verified with Apache
+Kafka 4.1.2 and 4.4.0.
+"""
 
 import time
 
@@ -17,28 +19,28 @@ SESSION_MS = 45_000
 
 @pytest.fixture
 def lab() -> ConsumersLab:
-    """A topic t of four partitions, and nobody who reads it."""
+    """A topic t of four partitions without a consumer."""
     topics = MadeTopics()
     topics.make("t", 4)
     return ConsumersLab(topics)
 
 
-def test_a_partition_is_given_to_somebody_else_only_when_it_was_given_up(lab):
+def test_partition_is_reassigned_only_after_its_revocation(lab):
     assert lab.join("a").assigned == {T: (0, 1, 2, 3)}
     joined = lab.join("b")
     assert (joined.member_epoch, joined.assigned) == (2, {})
     assert lab.consumers.state is ConsumerGroupState.RECONCILING
-    told = lab.beat("a")
-    assert (told.member_epoch, told.assigned) == (1, {T: (0, 1)})
+    response = lab.beat("a")
+    assert (response.member_epoch, response.assigned) == (1, {T: (0, 1)})
     assert lab.consumers.members["a"].state is MemberState.UNREVOKED_PARTITIONS
     assert lab.beat("b").assigned is None, "not yet"
     assert lab.beat("a").member_epoch == 2
     assert lab.beat("b").assigned == {T: (2, 3)}
     assert lab.consumers.state is ConsumerGroupState.STABLE
-    assert lab.beat("b").assigned is None, "told once"
+    assert lab.beat("b").assigned is None, "sent once"
 
 
-def test_a_member_that_does_not_say_what_it_has_is_believed_to_have_all_of_it(lab):
+def test_member_that_omits_its_owned_partitions_is_assumed_to_own_all_assigned(lab):
     lab.join("a")
     lab.join("b")
     lab.beat("a")
@@ -47,14 +49,14 @@ def test_a_member_that_does_not_say_what_it_has_is_believed_to_have_all_of_it(la
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a"), ("a", "b", "c"), tuple("abcdefg")])
-def test_whoever_comes_and_goes_all_is_shared_in_the_end_and_the_next_coordinator_knows_it(lab, names):
+def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(lab, names):
     for name in names:
         lab.join(name)
     shares = lab.beat_all(*names)
     assert sorted(number for numbers in shares.values() for number in numbers) == [0, 1, 2, 3]
     assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
     assert {lab.epochs[name] for name in names} == {len(names)}
-    other = lab.read_again()
+    other = lab.replayed_again()
     assert state_of(other) == state_of(lab)
     for each in (lab, other):
         assert each.ask(names[0], -1).error is ErrorCode.NONE
@@ -75,7 +77,7 @@ def test_whoever_comes_and_goes_all_is_shared_in_the_end_and_the_next_coordinato
         ("x", 2, {}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_only_the_present_epoch_is_taken_and_the_one_before_of_whoever_missed_an_answer(lab, member_id, epoch, owned, error):
+def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(lab, member_id, epoch, owned, error):
     lab.join("a")
     lab.join("b")
     lab.beat_all("a", "b")
@@ -85,7 +87,7 @@ def test_only_the_present_epoch_is_taken_and_the_one_before_of_whoever_missed_an
 
 
 @pytest.mark.parametrize(("may", "error"), [(0, ErrorCode.FENCED_MEMBER_EPOCH), (1, ErrorCode.NONE)])
-def test_a_member_may_come_anew_where_the_release_lets_it(may, error):
+def test_known_member_may_rejoin_with_epoch_0_where_the_release_allows_it(may, error):
     lab = ConsumersLab(consumer_may_come_anew=may)
     lab.topics.make("t", 2)
     lab.join("a")
@@ -94,13 +96,13 @@ def test_a_member_may_come_anew_where_the_release_lets_it(may, error):
     assert lab.join("a").error is error
 
 
-def test_groups_that_nobody_made_are_not_found(lab):
+def test_nonexistent_groups_are_not_found(lab):
     for epoch in (1, -1, -2):
         assert lab.ask("a", epoch, instance_id="i").error is ErrorCode.GROUP_ID_NOT_FOUND
     assert not lab.shard.consumer_groups
 
 
-def test_the_session_of_a_member_ends_and_the_others_go_on(lab):
+def test_expired_session_removes_only_its_member(lab):
     lab.join("a")
     lab.join("b")
     lab.beat_all("a", "b")
@@ -110,10 +112,10 @@ def test_the_session_of_a_member_ends_and_the_others_go_on(lab):
     assert list(lab.consumers.members) == ["b"]
     lab.gone("a")
     assert lab.beat_all("b") == {"b": [0, 1, 2, 3]}
-    assert state_of(lab.read_again()) == state_of(lab)
+    assert state_of(lab.replayed_again()) == state_of(lab)
 
 
-def test_who_gives_nothing_up_in_time_is_out(lab):
+def test_member_that_does_not_revoke_in_time_is_removed(lab):
     lab.join("a")
     lab.join("b")
     lab.beat("a")
@@ -125,18 +127,18 @@ def test_who_gives_nothing_up_in_time_is_out(lab):
     assert lab.beat_all("b") == {"b": [0, 1, 2, 3]}
 
 
-def test_after_a_change_of_the_coordinator_sessions_and_time_outs_begin_anew(lab):
+def test_new_coordinator_restarts_session_and_rebalance_timeouts(lab):
     lab.join("a")
     lab.join("b")
     lab.beat("a")
-    other = lab.read_again()
+    other = lab.replayed_again()
     other.pass_time(REBALANCE_MS)
     assert list(other.consumers.members) == ["b"]
     other.pass_time(SESSION_MS)
     assert other.consumers.state is ConsumerGroupState.EMPTY
 
 
-def test_a_static_member_is_replaced_by_whoever_comes_after_it_has_gone(lab):
+def test_static_member_is_replaced_after_it_left_temporarily(lab):
     lab.join("a", instance_id="i")
     lab.join("b")
     lab.beat("a", instance_id="i")
@@ -147,20 +149,20 @@ def test_a_static_member_is_replaced_by_whoever_comes_after_it_has_gone(lab):
     group_epoch = lab.consumers.group_epoch
     lab.gone("a")
     taken = lab.join("c", instance_id="i")
-    assert (taken.assigned, lab.consumers.group_epoch) == ({T: (0, 1)}, group_epoch), "nobody else notices"
+    assert (taken.assigned, lab.consumers.group_epoch) == ({T: (0, 1)}, group_epoch), "no other member is affected"
     assert lab.ask("a", 2, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
     assert lab.ask("a", 2, instance_id="nobody").error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert state_of(lab.read_again()) == state_of(lab)
+    assert state_of(lab.replayed_again()) == state_of(lab)
 
 
-def test_a_static_member_that_does_not_come_back_is_out_after_its_session(lab):
+def test_static_member_that_does_not_return_is_removed_after_its_session(lab):
     lab.join("a", instance_id="i")
     lab.ask("a", -2, instance_id="i")
     lab.pass_time(SESSION_MS)
     assert lab.consumers.members == {}
 
 
-def test_a_full_group_takes_nobody_new():
+def test_full_group_rejects_new_members():
     lab = ConsumersLab(consumer_max_size=1)
     lab.topics.make("t", 1)
     lab.join("a")
@@ -168,7 +170,7 @@ def test_a_full_group_takes_nobody_new():
     assert lab.beat("a").error is ErrorCode.NONE
 
 
-def test_topics_that_grow_or_come_later_are_shared_out(lab):
+def test_new_partitions_and_topics_are_assigned(lab):
     lab.join("a", "t", "later")
     lab.topics.make("t", 5)
     assert lab.beat("a").assigned == {T: (0, 1, 2, 3, 4)}
@@ -176,7 +178,7 @@ def test_topics_that_grow_or_come_later_are_shared_out(lab):
     assert lab.beat("a").assigned == {T: (0, 1, 2, 3, 4), id_of("later"): (0,)}
 
 
-def test_a_regular_expression_means_what_it_matches_now(lab):
+def test_regular_expression_subscribes_to_currently_matching_topics(lab):
     lab.join("a", subscribed_names=(), subscribed_regex="t|u.*")
     assert lab.owned["a"] == {T: (0, 1, 2, 3)}
     lab.topics.make("unit", 1)
@@ -184,11 +186,11 @@ def test_a_regular_expression_means_what_it_matches_now(lab):
     assert lab.consumers.resolved == {"t|u.*": ("t", "unit")}
     lab.beat("a", subscribed_regex="u.*")
     assert lab.consumers.resolved == {"u.*": ("unit",)}
-    assert state_of(lab.read_again()) == state_of(lab)
+    assert state_of(lab.replayed_again()) == state_of(lab)
 
 
-def test_an_expression_is_looked_at_once_as_long_as_the_topics_are_the_same(lab, monkeypatch):
-    """Otherwise members with expressions of their own would cost the square of their number."""
+def test_expression_is_resolved_once_while_topics_are_unchanged(lab, monkeypatch):
+    """Otherwise the cost of members with different expressions would be quadratic."""
     looks = []
     names = lab.topics.names
 
@@ -207,8 +209,8 @@ def test_an_expression_is_looked_at_once_as_long_as_the_topics_are_the_same(lab,
     assert len(looks) == 2 * len(members)
 
 
-def test_targets_are_worked_out_once_in_a_while_where_that_is_wanted():
-    """KIP-1263: who comes meanwhile is in the epoch of the target, and has nothing."""
+def test_target_assignment_is_computed_at_the_configured_interval():
+    """KIP-1263: a member that joins in between has the epoch of the target and no partitions."""
     lab = ConsumersLab(consumer_assignment_interval_ms=1000, consumer_first_epoch=1, consumer_settles_empty=1)
     lab.topics.make("t", 4)
     assert lab.join("a").member_epoch == 2
@@ -241,29 +243,29 @@ def test_members_commit_in_their_present_epoch(lab, member_id, epoch, version, e
     assert (lab.consumers.refuse_commit(member_id, epoch, version) or ErrorCode.NONE) is error
 
 
-def test_an_empty_group_changes_its_kind_and_keeps_its_offsets_also_for_the_next_coordinator(lab):
+def test_empty_group_changes_type_and_keeps_offsets_after_failover(lab):
     lab.stable_classic()
     lab.commit(5)
     lab.join("a")
     assert GROUP not in lab.shard.groups
-    assert [each.committed() for each in (lab, lab.read_again())] == [5, 5]
+    assert [each.committed() for each in (lab, lab.replayed_again())] == [5, 5]
     lab.ask("a", -1)
     lab.classic_join()
     assert GROUP not in lab.shard.consumer_groups
-    assert [each.committed() for each in (lab, lab.read_again())] == [5, 5]
+    assert [each.committed() for each in (lab, lab.replayed_again())] == [5, 5]
 
 
-def test_a_deleted_group_is_gone_for_the_next_coordinator_too(lab):
+def test_deleted_group_stays_deleted_after_failover(lab):
     lab.join("a")
     assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NON_EMPTY_GROUP
     lab.ask("a", -1)
     assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NONE
     lab.settle()
-    assert not lab.shard.consumer_groups and not lab.read_again().shard.consumer_groups
+    assert not lab.shard.consumer_groups and not lab.replayed_again().shard.consumer_groups
 
 
-def test_a_step_of_a_member_takes_a_time_that_grows_with_its_partitions():
-    """Also to tell which partitions it had before, whose epochs stay."""
+def test_member_reconciliation_is_linear_in_its_partitions():
+    """Including the lookup of the partitions that it owned before, whose epochs are kept."""
     topic_id, had = bytes(16), tuple(range(20_000))
     member = ConsumerMember(member_id="m", member_epoch=1, assigned={topic_id: had}, assignment_epochs={(topic_id, number): 1 for number in had})
     target = {topic_id: (*had, 20_000)}
@@ -274,8 +276,10 @@ def test_a_step_of_a_member_takes_a_time_that_grows_with_its_partitions():
 
 
 @pytest.mark.parametrize("takes_back", [True, False])
-def test_what_a_member_has_given_up_for_nobody_comes_back_at_once_since_4_0(takes_back):
-    """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: what the member itself was giving up is nobody else's."""
+def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_back):
+    """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: no other member waits for a partition that the member
+    itself was revoking.
+    """
     topics = MadeTopics()
     topics.make("t", 4)
     lab = ConsumersLab(topics, consumer_takes_back=takes_back)
@@ -284,6 +288,6 @@ def test_what_a_member_has_given_up_for_nobody_comes_back_at_once_since_4_0(take
     assert lab.beat("a").assigned == {T: (0, 1)}
     lab.ask("b", -1)
     lab.gone("b")
-    told = [lab.beat("a"), lab.beat("a")]
-    assert [each.assigned for each in told] == ([{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}])
-    assert state_of(lab.read_again()) == state_of(lab)
+    response = [lab.beat("a"), lab.beat("a")]
+    assert [each.assigned for each in response] == ([{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}])
+    assert state_of(lab.replayed_again()) == state_of(lab)

@@ -1,4 +1,4 @@
-"""Which topics can be made, and where their partitions go.   Source: ReplicationControlManager, Topic."""
+"""Which topics can be created, and where their partitions are placed.   Source: ReplicationControlManager, Topic."""
 
 import pytest
 
@@ -90,8 +90,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("asked", "error", "why"), REFUSED)
-def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: CreatableTopic, error: ErrorCode, why: str) -> None:
-    """One wrong topic does not hold up the others of its request."""
+def test_invalid_topic_is_rejected_with_kafkas_message(asked: CreatableTopic, error: ErrorCode, why: str) -> None:
+    """One invalid topic does not affect the others of its request."""
     decision = decide(controller(), asked, topic("fine", 1))
     assert isinstance(decision, Decision)
     (refused,) = (result for result in decision.result if isinstance(result, RefusedTopic))
@@ -109,8 +109,8 @@ def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(asked: Creatable
         ((2, 3), (1,), False, "All brokers are currently fenced or in controlled shutdown."),
     ],
 )
-def test_no_topic_is_made_while_no_broker_can_lead_it(fenced: tuple[int, ...], leaving: tuple[int, ...], is_told: bool, why: str) -> None:
-    """All of them fenced, or the only unfenced one in its controlled shutdown: whoever told this controller so gets no replica any more."""
+def test_no_topic_is_created_without_an_active_broker(fenced: tuple[int, ...], leaving: tuple[int, ...], is_told: bool, why: str) -> None:
+    """All brokers are fenced, or the only unfenced one is in controlled shutdown, which makes it ineligible for new replicas."""
     state = controller(fenced)
     for offset, broker_id in enumerate(leaving, start=20):
         state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
@@ -124,8 +124,10 @@ def test_no_topic_is_made_while_no_broker_can_lead_it(fenced: tuple[int, ...], l
     assert refused.refusal.why == f"Unable to replicate the partition 1 time(s): {why}"
 
 
-def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
-    """In one batch, in this order. A replica lives in the only directory of its broker, or where the broker will say (two directories)."""
+def test_topic_creation_writes_topic_config_and_partition_records() -> None:
+    """In one batch, in this order. A replica is placed in the only directory of its broker, or where the broker
+    decides (two directories).
+    """
     state = controller()
     decision = decide(state, topic("lines", 3, configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")]))
     assert isinstance(decision, Decision)
@@ -158,20 +160,25 @@ def test_a_topic_is_a_record_its_configs_and_its_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
-        ("cleanup.policy", (" compact ", ConfigSource.TOPIC_CONFIG)),  # as it was given
+        ("cleanup.policy", (" compact ", ConfigSource.TOPIC_CONFIG)),  # as given
         ("max.message.bytes", ("100", ConfigSource.DYNAMIC_BROKER_CONFIG)),
         ("min.insync.replicas", ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)),
         ("segment.ms", (str(5 * 3_600_000), ConfigSource.STATIC_BROKER_CONFIG)),  # log.roll.hours
-        ("retention.ms", (str(-60_000), ConfigSource.STATIC_BROKER_CONFIG)),  # log.retention.minutes comes before log.retention.hours
-        ("flush.ms", ("77", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)),  # a weaker name, set while it runs, before a stronger one of its properties
-        ("segment.jitter.ms", ("0", ConfigSource.STATIC_BROKER_CONFIG)),  # log.roll.jitter.hours is no number
+        ("retention.ms", (str(-60_000), ConfigSource.STATIC_BROKER_CONFIG)),  # log.retention.minutes takes precedence over log.retention.hours
+        (
+            "flush.ms",
+            ("77", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ),  # a dynamic config of a lower-priority name overrides a higher-priority one in the properties
+        ("segment.jitter.ms", ("0", ConfigSource.STATIC_BROKER_CONFIG)),  # log.roll.jitter.hours is not a number
         ("segment.bytes", (str(1 << 30), ConfigSource.DEFAULT_CONFIG)),
     ],
 )
-def test_who_makes_a_topic_is_told_what_holds_for_it_and_where_it_comes_from(name: str, told: tuple[str, ConfigSource]) -> None:
-    """The topic, this node and all nodes while they run, this node's properties, Kafka's default.   Source: KIP-525, KafkaConfigSchema."""
+def test_response_returns_the_effective_configs_with_their_sources(name: str, expected: tuple[str, ConfigSource]) -> None:
+    """The topic, the node and the cluster default dynamically, the node's properties, Kafka's default.   Source:
+    KIP-525, KafkaConfigSchema.
+    """
     static = {
         "log.roll.hours": "5",
         "log.retention.hours": "9",
@@ -184,53 +191,53 @@ def test_who_makes_a_topic_is_told_what_holds_for_it_and_where_it_comes_from(nam
         configs.replay(ConfigRecord(resource_type=4, resource_name=broker, name=key, value=value))
     found = configs.told_of_new_topic({"cleanup.policy": " compact "})
     assert [config.name for config in found] == sorted(KAFKA_3_9.topic)
-    assert next((config.value, config.source) for config in found if config.name == name) == told
+    assert next((config.value, config.source) for config in found if config.name == name) == expected
 
 
-def test_what_a_request_leaves_open_comes_from_the_controller() -> None:
-    """-1 stands for num.partitions and default.replication.factor; where the default is more than there are brokers, it says so."""
+def test_defaults_of_the_controller_fill_unset_counts() -> None:
+    """-1 stands for num.partitions and default.replication.factor; a default above the number of brokers is an error."""
     decision = decide(controller(), topic(partitions=-1, replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], NewTopic) and decision.result[0].partition_count == 4
     decision = decide(controller(defaults=TopicDefaults(replication_factor=4)), topic(replicas=-1))
     assert isinstance(decision, Decision) and isinstance(decision.result[0], RefusedTopic)
 
 
-def test_assignments_by_hand_are_kept() -> None:
+def test_manual_assignments_are_kept() -> None:
     """In the order of the partitions, not of the request."""
     decision = decide(controller(), by_hand((1, [1]), (0, [2])))
     assert isinstance(decision, Decision)
     assert [record.leader for record in decision.records if isinstance(record, PartitionRecord)] == [2, 1]
 
 
-def test_validate_only_answers_and_writes_nothing() -> None:
-    """The answer is the one that would have been given."""
+def test_validate_only_writes_nothing() -> None:
+    """The response is the one of a real creation."""
     decision = decide(controller(), topic(), validate_only=True)
     assert isinstance(decision, Decision)
     assert decision.records == [] and decision.facts == () and isinstance(decision.result[0], NewTopic)
 
 
-def test_a_name_that_comes_twice_in_a_request_is_refused_once() -> None:
-    """Nobody knows which of them was meant; the answer has one row for it, behind the others."""
+def test_topic_named_twice_in_a_request_is_rejected_once() -> None:
+    """The intended one is unknown; the response has one row for it, behind the others."""
     decision = decide(controller(), topic("twice"), topic("once"), topic("twice"))
     assert isinstance(decision, Decision)
     assert [(result.name, type(result).__name__) for result in decision.result] == [("once", "NewTopic"), ("twice", "RefusedTopic")]
 
 
 @pytest.mark.parametrize("asked", [[topic("a", 10_001)], [topic("a", 2**31 - 1)], [topic("a", 6000), topic("b", 4001)]])
-def test_a_request_for_too_many_partitions_is_refused_as_a_whole(asked: list[CreatableTopic]) -> None:
-    """Ten thousand at most: a request must not make a controller run out of memory."""
+def test_request_for_too_many_partitions_is_rejected_as_a_whole(asked: list[CreatableTopic]) -> None:
+    """Ten thousand at most: a request must not exhaust the controller's memory."""
     assert decide(controller(), *asked) == Refusal(ErrorCode.POLICY_VIOLATION)
 
 
 @pytest.mark.parametrize(
     ("drawn", "is_proper"), [(bytes(16), False), (bytes(15) + b"\x01", False), (bytes(15) + b"\x02", True), (b"\xf8" * 16, False)]
 )
-def test_some_topic_ids_are_drawn_again(drawn: bytes, is_proper: bool) -> None:
-    """Zero and one mean something else, and a hyphen in front looks like an option."""
+def test_reserved_topic_ids_are_drawn_again(drawn: bytes, is_proper: bool) -> None:
+    """Zero and one are reserved, and a leading hyphen looks like a command-line option."""
     assert is_proper_topic_id(drawn) == is_proper
 
 
-def test_the_topic_overrides_the_broker_and_the_broker_overrides_kafka() -> None:
+def test_topic_config_overrides_broker_config_overrides_kafka_default() -> None:
     """segment.bytes of the topic, log.segment.bytes of the broker, 1 GiB."""
     overrides, broker = {"cleanup.policy": "delete,compact"}, {"log.segment.bytes": "2048", "message.max.bytes": "99", "min.insync.replicas": "2"}
     configs = KAFKA_3_9.effective_topic_configs(overrides, broker)
@@ -243,8 +250,8 @@ def test_the_topic_overrides_the_broker_and_the_broker_overrides_kafka() -> None
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_the_older_limit_for_timestamps_counts_where_it_is_stricter(side: str) -> None:
-    """message.timestamp.difference.max.ms was one limit for both sides.   Source: KIP-937."""
+def test_deprecated_timestamp_limit_applies_where_it_is_stricter(side: str) -> None:
+    """message.timestamp.difference.max.ms limited both directions.   Source: KIP-937."""
     configs = KAFKA_3_9.effective_topic_configs({"message.timestamp.difference.max.ms": "50", f"message.timestamp.{side}.max.ms": "70"}, {})
     rules = append_rules(configs, replica_count=1, bounds_min_in_sync_replicas=True)
     assert getattr(rules, f"timestamp_{side}_max_ms") == 50

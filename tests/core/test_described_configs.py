@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a topic and a broker: rows as Apache Kafka 3.9.1 told them (kafka.server.ConfigHelper, KIP-226)."""
+"""DescribeConfigs of a topic and a broker: rows as returned by Apache Kafka 3.9.1 (kafka.server.ConfigHelper, KIP-226)."""
 
 import pytest
 
@@ -27,18 +27,18 @@ def row(config: DescribedConfig) -> tuple[str | None, int, bool, bool, list[tupl
         ("no.such.key", (None, 4, True, True, [("no.such.key", None, 4)])),
     ],
 )
-def test_a_setting_of_a_broker(key: str, expected: object) -> None:
-    """A setting that is not set has no synonyms before its own name; what nobody knows could be a secret."""
+def test_describe_a_broker_setting(key: str, expected: object) -> None:
+    """An unset setting has no synonyms before its own name; an unknown setting is treated as sensitive."""
     assert [row(config) for config in describe_broker(BrokerSettings(STATIC), [key])] == [expected]
 
 
-def test_settings_of_ours_are_not_told() -> None:
-    """Clients of Kafka know none of them."""
+def test_kraftsim_settings_are_not_described() -> None:
+    """Kafka's clients know none of them."""
     assert not any(config.name.startswith("kraftsim.") for config in describe_broker(BrokerSettings(STATIC)))
 
 
-def test_what_is_set_while_brokers_run_goes_before_properties() -> None:
-    """On the broker, on all brokers, in the properties."""
+def test_dynamic_configs_override_properties() -> None:
+    """The broker's, then the cluster default, then the properties file."""
     settings = BrokerSettings({"log.retention.hours": "2"}, {"log.retention.ms": "5"}, {"log.retention.ms": "6"})
     behind = [("log.retention.ms", "5", 2), ("log.retention.ms", "6", 3), ("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)]
     assert [row(config) for config in describe_broker(settings, ["log.retention.ms"])] == [("5", 2, False, False, behind)]
@@ -57,13 +57,13 @@ def test_what_is_set_while_brokers_run_goes_before_properties() -> None:
         ({"preallocate": "TRUE"}, "preallocate", ("true", 1, False, False, [("preallocate", "true", 1), ("log.preallocate", "false", 5)])),
     ],
 )  # fmt: skip
-def test_a_configuration_of_a_topic(overrides: dict[str, str], key: str, expected: object) -> None:
-    """Values are shown as they are understood."""
+def test_describe_a_topic_config(overrides: dict[str, str], key: str, expected: object) -> None:
+    """Values are shown in parsed form."""
     assert [row(config) for config in describe_topic(overrides, BrokerSettings(), [key])] == [expected]
 
 
-def test_what_cannot_be_followed_is_left_out() -> None:
-    """A controller takes any value for a broker; the broker does not act by those that make no sense to it."""
+def test_invalid_dynamic_values_are_omitted() -> None:
+    """A controller accepts any value for a broker; the broker ignores those that are invalid."""
     values = {"log.retention.ms": "abc", "num.partitions": "5", "ssl.key.password": "x", "listeners": "A://h:1", "log.segment.bytes": "99"}
     assert KAFKA_3_9.applicable(values, is_for_all=True) == {"log.segment.bytes": "99"}
     assert KAFKA_3_9.applicable(values, is_for_all=False) == {"listeners": "A://h:1", "log.segment.bytes": "99"}

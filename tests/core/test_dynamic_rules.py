@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.4.0 refuses while a broker runs, though the definition of the setting allows it: asked with validate_only."""
+"""Dynamic changes that Apache Kafka 4.4.0 rejects though the config definition allows the value: verified with validate_only."""
 
 import pytest
 
@@ -92,20 +92,20 @@ def why(name: str, value: str) -> str | None:
         ("num.replica.fetchers", "12", RECONFIGURED.format(THREADS.format("num.replica.fetchers", 12, "not be greater than double", 1))),
     ],
 )  # fmt: skip
-def test_a_change_that_a_running_broker_cannot_follow_is_refused(name: str, value: str, words: str | None) -> None:
+def test_unsupported_dynamic_change_is_rejected(name: str, value: str, words: str | None) -> None:
     """ConnectionQuotas, KafkaConfig.validateValues, DynamicThreadPool, DynamicListenerConfig."""
     assert why(name, value) == words
 
 
-def test_what_a_controller_took_nevertheless_is_not_followed() -> None:
-    """A controller takes any value of a broker: a node could be reached no more."""
+def test_invalid_value_accepted_by_the_controller_is_ignored() -> None:
+    """A controller accepts any broker value; applying it could make the node unreachable."""
     values = {"max.connections": "0", "log.retention.ms": "5"}
     assert KAFKA_3_9.applicable(values, is_for_all=True) == {"log.retention.ms": "5"}
 
 
 @pytest.mark.parametrize("line", ["2.3", "3.9", "4.4"])
-def test_no_value_of_any_setting_is_more_than_refused(line: str) -> None:
-    """Also under the name of a listener, where a setting that cannot be changed is a name that nobody knows, and its value is not looked at."""
+def test_no_setting_value_does_more_than_fail_validation(line: str) -> None:
+    """Also with a listener prefix, where a setting that cannot be changed is an unknown name whose value is not validated."""
     tables = config_tables(line)
     holds = {**tables.broker_defaults, **PRESENT}
     for base in (*tables.broker, "nonsense"):

@@ -1,4 +1,4 @@
-"""A candidate, moment by moment: whom it asks, when it gives up, how long it pauses, and what it does then.   Source: KIP-595, KIP-996."""
+"""A candidate's steps: which voters it asks, when it gives up, its backoff, and what follows.   Source: KIP-595, KIP-996."""
 
 import pytest
 
@@ -14,7 +14,7 @@ REQUEST_MS = 700
 
 
 def candidate(*, has_pre_vote: bool = False, retries: int = 1) -> tuple[Quorum, Candidate]:
-    """One of three voters that has just opened an election; its pauses are as long as they may be."""
+    """One of three voters that has just started an election, with maximal backoff."""
     lab = Lab(1, settings=RaftSettings(has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000))
     lab.nodes[OWN].start()
     replica = lab.nodes[OWN].replica
@@ -28,13 +28,13 @@ def candidate(*, has_pre_vote: bool = False, retries: int = 1) -> tuple[Quorum, 
 
 
 def asked(quorum: Quorum) -> list[int]:
-    """Who was asked since the last look."""
+    """The voters asked since the last call."""
     effects, quorum.effects = quorum.effects, []
     return [effect.node_id for effect in effects if isinstance(effect, do.Send)]
 
 
-def test_everybody_who_has_not_answered_is_asked_until_a_majority_has_said_yes() -> None:
-    """Each once; the next look is when an answer is overdue, or the election is over, whichever comes first."""
+def test_unanswered_voters_are_asked_until_a_majority_has_granted() -> None:
+    """Each once; the next poll is due when a response is overdue or the election ends, whichever comes first."""
     quorum, role = candidate()
     assert role.election_at_ms > REQUEST_MS
     assert elections.poll_candidate(quorum, role, 0) == REQUEST_MS
@@ -42,7 +42,7 @@ def test_everybody_who_has_not_answered_is_asked_until_a_majority_has_said_yes()
     assert elections.poll_candidate(quorum, role, 1) == 1 + REQUEST_MS
     assert asked(quorum) == []
     late_ms = role.election_at_ms - 1
-    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, "nobody is waited for longer than that"
+    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, "it waits for no voter longer than that"
     role.canvass.grant(THIRD)
     elections.poll_candidate(quorum, role, late_ms)
     assert isinstance(quorum.role, Leader)
@@ -50,8 +50,10 @@ def test_everybody_who_has_not_answered_is_asked_until_a_majority_has_said_yes()
 
 @pytest.mark.parametrize("is_refused", [True, False])
 @pytest.mark.parametrize(("retries", "pause_ms"), [(1, 100), (2, 300), (3, 700)])
-def test_a_defeat_is_followed_by_a_pause_that_doubles_with_each_one(is_refused: bool, retries: int, pause_ms: int) -> None:
-    """Two have refused, or the time is up: at that very millisecond. Then a new epoch is opened, and counted as the next attempt."""
+def test_lost_election_is_followed_by_exponential_backoff(is_refused: bool, retries: int, pause_ms: int) -> None:
+    """Two voters have rejected, or the election timeout has passed, at exactly that millisecond. Then a new epoch
+    starts as the next attempt.
+    """
     quorum, role = candidate(retries=retries)
     now_ms = 10 if is_refused else role.election_at_ms
     if is_refused:
@@ -60,14 +62,14 @@ def test_a_defeat_is_followed_by_a_pause_that_doubles_with_each_one(is_refused: 
     assert elections.poll_candidate(quorum, role, now_ms) == now_ms + pause_ms
     assert asked(quorum) == []
     assert elections.poll_candidate(quorum, role, now_ms + pause_ms - 1) == now_ms + pause_ms
-    assert quorum.role is role, "it pauses"
+    assert quorum.role is role, "it backs off"
     elections.poll_candidate(quorum, role, now_ms + pause_ms)
     assert isinstance(quorum.role, Candidate)
     assert (quorum.role.epoch, quorum.role.retries) == (role.epoch + 1, retries + 1)
 
 
-def test_with_pre_votes_a_defeat_is_followed_by_a_question() -> None:
-    """Whether another election would be won: no epoch is raised for it (KIP-996)."""
+def test_with_pre_vote_a_lost_election_is_followed_by_a_pre_vote() -> None:
+    """It checks whether another election could be won without raising the epoch (KIP-996)."""
     quorum, role = candidate(has_pre_vote=True)
     pause_ends_ms = elections.poll_candidate(quorum, role, role.election_at_ms)
     elections.poll_candidate(quorum, role, pause_ends_ms)

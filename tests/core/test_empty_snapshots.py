@@ -1,4 +1,6 @@
-"""What an empty producer snapshot makes a replica forget, as rules without a cluster: the proposal's statements one by one (KAFKA-15195)."""
+"""What an empty producer snapshot makes a replica forget, as rules without a cluster: the proposal's statements one by
+one (KAFKA-15195).
+"""
 
 from itertools import product
 from random import Random
@@ -15,7 +17,7 @@ from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch
-from tests.core.replication_lab import SETTLE_STEPS, Broker, ReplicationLab
+from tests.core.replication_lab import SETTLE_STEPS, Broker, ReplicationHarness
 
 HISTORIES = 200
 PRODUCERS, BATCHES = 6, 40
@@ -23,23 +25,23 @@ GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
 
 
 def state_of(*batches: RecordBatch, first_offset: int = 0) -> ProducerStateManager:
-    """Return what is known behind these batches of one record each."""
+    """Return the state after these batches of one record each."""
     state = ProducerStateManager(ProducerStatePolicy(verifies_transactions=False))
     for offset, batch in enumerate(batches, first_offset):
         state.apply(batch, offset)
     return state
 
 
-def test_a_retry_is_known_under_its_id_and_another_record_under_any_other(figures):
-    """TS-10: of three retries two are under the id of the first attempt."""
+def test_retry_is_recognised_by_its_id_and_by_no_other(figures):
+    """TS-10: two of three retries have the id of the first attempt."""
     state = state_of(make_batch(0), make_batch(1))
-    told: list[Verdict] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
-    assert [type(each) for each in told] == [Duplicate, Duplicate, type(APPEND)]
-    figures(retries=len(told), known=sum(isinstance(each, Duplicate) for each in told))
+    results: list[Verdict] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
+    assert [type(each) for each in results] == [Duplicate, Duplicate, type(APPEND)]
+    figures(retries=len(results), known=sum(isinstance(each, Duplicate) for each in results))
 
 
 def assert_known_are_those_of_the_active_segment(seed: int) -> None:
-    """Play one history of a few producers, and begin with an empty snapshot somewhere in it."""
+    """Run one history of a few producers, with an empty snapshot at some point."""
     draw = Random(seed)
     last = dict.fromkeys(range(PRODUCERS), -1)
     batches: list[RecordBatch] = []
@@ -58,29 +60,32 @@ def assert_known_are_those_of_the_active_segment(seed: int) -> None:
         assert [each.last_offset for each in behind.retained] == known
 
 
-def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it(figures):
-    """TS-11: it is as if whoever is silent since its beginning had expired; of the others only the batches of that segment are known."""
+def test_empty_snapshot_and_active_segment_know_all_producers_of_that_segment(figures):
+    """TS-11: producers that are idle since the segment's start are treated as expired; of the others only the batches
+    of that segment are known.
+    """
     for seed in range(HISTORIES):
         assert_known_are_those_of_the_active_segment(seed)
     figures(histories=HISTORIES, producers=PRODUCERS, batches=BATCHES)
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES, HISTORIES + 4))
-def test_an_empty_snapshot_knows_all_who_wrote_behind_it_in_any_history(seed: int) -> None:
-    """The same, one history at a time, for `make more-seeds`."""
+def test_empty_snapshot_knows_all_later_producers_in_any_history(seed: int) -> None:
+    """The same, one history per run, for `make more-seeds`."""
     assert_known_are_those_of_the_active_segment(seed)
 
 
 CONDITIONS = tuple(product((False, True), repeat=4))
-"""A follower began with the empty snapshot; the leader is lost; the producer was silent since; that follower leads afterwards."""
+"""A follower started from the empty snapshot; the leader is lost; the producer was idle since; that follower becomes leader."""
 LEADER, FOLLOWER, SPARE = 1, 2, 3
 SILENT, OTHER = 7, 9
-"""Producer ids: the one whose last record is repeated, and one that keeps writing."""
+"""Producer ids: the one whose last record is retried, and one that keeps writing."""
 
 
-class BoundaryLab(ReplicationLab):
-    """Three replicas of a partition; a follower that starts again has a producer snapshot of its own
-    beside the log: the true one of its boundary, or the empty one that the proposal ships."""
+class BoundaryHarness(ReplicationHarness):
+    """Three replicas of a partition; a restarted follower has its own producer snapshot beside the log: the true one of
+    its boundary, or the empty one of the proposal.
+    """
 
     heir = LEADER
     snapshot: bytes | None = None
@@ -93,7 +98,7 @@ class BoundaryLab(ReplicationLab):
         super()._elect(self.heir if preferred is None else preferred)
 
     def _state_of(self, broker: Broker) -> ProducerStateManager:
-        """Load the snapshot and replay the batches behind it, as a broker that starts does."""
+        """Load the snapshot and replay the later batches, as a starting broker does."""
         state = super()._state_of(broker)
         if self.snapshot is not None:
             state.load(state_entries(parse_producer_rows(self.snapshot)), self.now_ms)
@@ -103,7 +108,7 @@ class BoundaryLab(ReplicationLab):
         return state
 
     def write(self, batch: RecordBatch) -> AppendDecision | Duplicate | Refusal:
-        """Let the present leader judge a batch of a client and append it where it is new."""
+        """Let the current leader validate a client's batch and append it if it is new."""
         leader = self.brokers[self.metadata.leader]
         replica = self._replica(leader)
         decision = replica.decide_append(batch, ALL_REPLICAS, self.now_ms)
@@ -113,7 +118,7 @@ class BoundaryLab(ReplicationLab):
         return decision
 
     def settle(self) -> None:
-        """Let every live replica have the same log, be in sync, and know who leads."""
+        """Give every live replica the same log, the full ISR, and the current leader."""
         alive = [broker for broker in self.brokers.values() if broker.is_alive]
         for _ in range(SETTLE_STEPS):
             self.step(0.0)
@@ -124,7 +129,7 @@ class BoundaryLab(ReplicationLab):
         raise AssertionError(f"not settled: {self.metadata}")
 
     def restart_follower(self, *, is_empty: bool) -> None:
-        """Let the follower die at the boundary, and begin again with a snapshot of it."""
+        """Crash the follower at the boundary, and restart it with a snapshot of it."""
         leader = self._replica(self.brokers[LEADER])
         known = [] if is_empty else leader.producer_state.entries.values()
         self.boundary = leader.log_end_offset
@@ -133,25 +138,25 @@ class BoundaryLab(ReplicationLab):
         self._restart(self.brokers[FOLLOWER])
 
     def lose_leader(self) -> None:
-        """Let the leader die: the controller elects the heir."""
+        """Crash the leader: the controller elects the successor."""
         self._die(self.brokers[LEADER])
 
     def move_leadership(self) -> None:
-        """Let the controller elect the heir in good order."""
+        """Let the controller move leadership to the successor cleanly."""
         if self.heir != self.metadata.leader:
             self._elect()
 
     def times_in_log(self, batch: RecordBatch) -> int:
-        """Count how often the present leader's log has the records of a batch."""
+        """Count how often the current leader's log has the records of a batch."""
         wanted = batch.producer_id, batch.base_sequence
         log = self.brokers[self.metadata.leader].log
         return sum((each.producer_id, each.base_sequence) == wanted for each in log)
 
 
 @pytest.mark.parametrize(("rebuilt", "lost", "silent", "elected"), CONDITIONS)
-def test_a_duplicate_needs_three_of_four_things(rebuilt: bool, lost: bool, silent: bool, elected: bool, figures):
-    """TS-18: the leader need not be lost, for leadership moves in good order as well; the other three are needed together."""
-    lab = BoundaryLab(1)
+def test_duplicate_needs_three_of_four_conditions(rebuilt: bool, lost: bool, silent: bool, elected: bool, figures):
+    """TS-18: losing the leader is not required, because leadership also moves cleanly; the other three are needed together."""
+    lab = BoundaryHarness(1)
     lab.settle()
     last = make_batch(1, producer_id=SILENT)
     for batch in (make_batch(0, producer_id=SILENT), last):
@@ -181,8 +186,8 @@ def test_a_duplicate_needs_three_of_four_things(rebuilt: bool, lost: bool, silen
         figures(**{"doubled_leader_lost" if lost else "doubled_leader_moved": is_doubled})
 
 
-def test_a_day_of_five_megabytes_a_second_is_422_segments(figures):
-    """TS-14: what a follower would fetch where nothing but the last day matters."""
+def test_five_megabytes_per_second_make_422_segments_per_day(figures):
+    """TS-14: what a follower would fetch where only the last day matters."""
     assert round(86_400 * 5 * MEGABYTE / GIGABYTE) == 422
     figures(
         segments_a_day=round(86_400 * 5 * MEGABYTE / GIGABYTE),

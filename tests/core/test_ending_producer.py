@@ -1,6 +1,8 @@
-"""Producers that take the next epoch at the end of the sequence numbers: what KIP-758 weighed and left, with its three concerns.
+"""Producers that take the next epoch when sequence numbers are exhausted: KIP-758's rejected alternative, with its
+three concerns.
 
-What producers send is judged and kept by the shipped producer state. The end is moved near, so that many epochs pass.   Source: KIP-758.
+The shipped producer state validates and stores their batches. The sequence limit is lowered, so that many epochs pass.
+Source: KIP-758.
 """
 
 from collections import Counter
@@ -60,7 +62,7 @@ BILLION = 10**9
 
 
 class Leader:
-    """The leader of all partitions: takes what is new, and says so."""
+    """The leader of all partitions: appends new batches, and reports it."""
 
     def __init__(self, policy: ProducerStatePolicy | None = None) -> None:
         self.policy = policy or ProducerStatePolicy(verifies_transactions=False)
@@ -70,9 +72,9 @@ class Leader:
         self.batches: list[RecordBatch] = []
 
     def answer(self, request: SendProduce) -> ProduceAnswered:
-        return ProduceAnswered(request.request_id, tuple(self._judge(each) for each in request.batches))
+        return ProduceAnswered(request.request_id, tuple(self._append(each) for each in request.batches))
 
-    def _judge(self, sent) -> PartitionAnswer:
+    def _append(self, sent) -> PartitionAnswer:
         state = self.states.setdefault(sent.where, ProducerStateManager(self.policy))
         batch = RecordBatch(
             build_batch(
@@ -92,7 +94,7 @@ class Leader:
         return PartitionAnswer(where=sent.where, error_code=ErrorCode.NONE, base_offset=len(self.taken))
 
 
-class Talk:
+class ProducerHarness:
     """A producer of some partitions, and their leader."""
 
     def __init__(self, rules: Callable[[ProducerSettings], IdempotentProducer], partitions: int = 1, first_sequence: int = 0) -> None:
@@ -118,56 +120,57 @@ class Talk:
 
 
 def near(sequence_max: int) -> type[EndingProducer]:
-    """Move the end near."""
+    """Lower the sequence limit."""
     queue = type("NearQueue", (EndingQueue,), {"sequence_max": sequence_max})
     return type("NearProducer", (EndingProducer,), {"queue_class": queue})
 
 
-def test_at_the_end_of_the_numbers_the_next_epoch_begins_with_0_and_the_shipped_producer_goes_round():
-    talks = {rules: Talk(rules, first_sequence=LAST_SEQUENCE - 1) for rules in (EndingProducer, IdempotentProducer)}
-    for talk in talks.values():
-        talk.write(0, 0, 0, 0)
-        assert len(talk.leader.taken) == 4 and not talk.leader.errors
-    sequences = {rules: [(each.producer_epoch, each.base_sequence) for each in talk.leader.batches] for rules, talk in talks.items()}
+def test_sequence_exhaustion_bumps_the_epoch_where_the_shipped_producer_wraps():
+    talks = {rules: ProducerHarness(rules, first_sequence=LAST_SEQUENCE - 1) for rules in (EndingProducer, IdempotentProducer)}
+    for driver in talks.values():
+        driver.write(0, 0, 0, 0)
+        assert len(driver.leader.taken) == 4 and not driver.leader.errors
+    sequences = {rules: [(each.producer_epoch, each.base_sequence) for each in driver.leader.batches] for rules, driver in talks.items()}
     assert sequences[EndingProducer] == [(0, LAST_SEQUENCE - 1), (0, LAST_SEQUENCE), (1, 0), (1, 1)]
     assert sequences[IdempotentProducer] == [(0, LAST_SEQUENCE - 1), (0, LAST_SEQUENCE), (0, 0), (0, 1)]
 
 
-def test_without_numbers_that_come_round_no_window_is_needed(figures):
-    """Whatever lies below the latest number of its epoch was there: no bound of 2^30 or any other is asked for."""
-    talk = Talk(near(99))
-    talk.write(*[0] * 1000)
-    assert len(talk.leader.taken) == 1000 and not talk.leader.errors
+def test_without_sequence_wraparound_no_window_is_needed(figures):
+    """Every sequence below the latest of its epoch was appended before: no bound such as 2^30 is required."""
+    driver = ProducerHarness(near(99))
+    driver.write(*[0] * 1000)
+    assert len(driver.leader.taken) == 1000 and not driver.leader.errors
     for epoch in range(10):
-        sequences = [each.base_sequence for each in talk.leader.batches if each.producer_epoch == epoch]
-        assert sequences == list(range(100)), "they only grow within an epoch"
+        sequences = [each.base_sequence for each in driver.leader.batches if each.producer_epoch == epoch]
+        assert sequences == list(range(100)), "they only increase within an epoch"
     figures(
-        records=len(talk.leader.taken),
-        numbers=len({each.base_sequence for each in talk.leader.batches}),
-        epochs=len({each.producer_epoch for each in talk.leader.batches}),
+        records=len(driver.leader.taken),
+        numbers=len({each.base_sequence for each in driver.leader.batches}),
+        epochs=len({each.producer_epoch for each in driver.leader.batches}),
     )
 
 
 @pytest.mark.parametrize(("partitions", "hot_share", "bumps"), [(1, 1.0, 19), (10, 0.1, 2), (100, 0.01, 0), (10, 0.9, 18), (100, 0.9, 17)])
-def test_many_partitions_mean_fewer_bumps_and_never_more_than_one_partition_has(partitions: int, hot_share: float, bumps: int, figures):
-    """Concern 2. The next epoch lets every partition begin at 0: with 2^31 numbers at most 0.47 bumps in a billion records, however many partitions.
+def test_bumps_decrease_with_many_partitions(partitions: int, hot_share: float, bumps: int, figures):
+    """Concern 2. The next epoch resets every partition to sequence 0: with 2^31 sequences there are at most 0.47
+    bumps per billion records, for any number of partitions.
 
-    2,000 records, 100 numbers; the first partition gets `hot_share` of the records, the others the rest.
+    2,000 records, 100 sequences; the first partition gets `hot_share` of the records, the others the rest.
     """
-    talk, draw = Talk(near(99), partitions), Random(1)
+    driver, draw = ProducerHarness(near(99), partitions), Random(1)
     for _ in range(2000):
-        talk.write(0 if partitions == 1 or draw.random() < hot_share else draw.randrange(1, partitions))
-    assert len(talk.leader.taken) == 2000 and not talk.leader.errors
-    assert len(talk.identities) - 1 == bumps
+        driver.write(0 if partitions == 1 or draw.random() < hot_share else draw.randrange(1, partitions))
+    assert len(driver.leader.taken) == 2000 and not driver.leader.errors
+    assert len(driver.identities) - 1 == bumps
     assert round(BILLION / 2**31, 2) == 0.47
     figures(
-        **{f"bumps_{partitions}_{round(hot_share * 100)}": len(talk.identities) - 1},
+        **{f"bumps_{partitions}_{round(hot_share * 100)}": len(driver.identities) - 1},
         bumps_in_a_billion=round(BILLION / 2**31, 2),
     )
 
 
 class Transactions:
-    """A transactional producer whose coordinator agrees to everything."""
+    """A transactional producer whose coordinator accepts everything."""
 
     def __init__(self, first_sequence: int) -> None:
         producer = ProducerSettings(linger_ms=0, retry_backoff_ms=0, first_sequence=first_sequence)
@@ -206,8 +209,8 @@ class Transactions:
         self.step(CommitAsked() if self.rules.state is ProducerState.IN_TRANSACTION else AbortAsked())
 
 
-def test_the_transaction_that_crosses_the_end_aborts_and_it_alone(figures):
-    """Concern 1: of six one, and the five others are in epochs that only grow."""
+def test_only_the_transaction_that_crosses_the_end_is_aborted(figures):
+    """Concern 1: one of six; the other five are in increasing epochs."""
     work = Transactions(first_sequence=LAST_SEQUENCE - 9)
     for _ in range(6):
         work.copy(4)
@@ -222,8 +225,8 @@ def test_the_transaction_that_crosses_the_end_aborts_and_it_alone(figures):
     figures(transactions=len(work.outcomes), aborted=work.outcomes.count(Outcome.ABORTED))
 
 
-def test_who_cannot_take_the_next_epoch_goes_round_and_leaders_of_every_release_go_along(figures):
-    """Concern 3, the leaders' half; which brokers give a producer its next epoch is played in tests/node/test_ending_producers.py."""
+def test_producer_without_the_next_epoch_wraps_and_all_leaders_accept_it(figures):
+    """Concern 3, the leaders' part; tests/node/test_ending_producers.py shows which brokers give a producer its next epoch."""
     refusals = {}
     for release in releases():
         unknown = UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID

@@ -1,4 +1,4 @@
-"""All orders of decisions, markers, losses and take-overs of a transaction coordinator, as far as a few seconds go.   Source: KIP-98."""
+"""All orders of decisions, markers, losses and failovers of a transaction coordinator, as far as a few seconds reach.   Source: KIP-98."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from tests.core.every_order.search import Broken, search
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_no_order_of_events_ends_a_transaction_twice_or_half_or_not_at_all(version: int) -> None:
-    """Two transactions, two partitions, and of each kind of trouble one."""
+def test_every_transaction_ends_exactly_once_in_every_order_of_events(version: int) -> None:
+    """Two transactions, two partitions, and one failure of each kind."""
     found = search(lambda: Endings(version=version, troubles=1), depth=12, cpu_seconds=6)
     assert found.depth >= 8 and found.states > 1500
 
 
 class CompletesEarly(MarkerQueue):
-    """A queue that takes the first answer for all."""
+    """A queue that treats the first response as all of them."""
 
     def settle(self, ended: EndedTransaction) -> None:
         if self.is_current(ended) and len(ended.entry.facts.partitions) < 2:
@@ -28,15 +28,15 @@ class CompletesEarly(MarkerQueue):
 
 
 class ForgetsWhatIsLost(MarkerQueue):
-    """A queue that takes a lost request for answered."""
+    """A queue that treats a lost request as answered."""
 
     def on_lost(self, broker_id: int) -> None:
         for marker in self._in_flight.pop(broker_id, ()):
             self.cancel(marker.ended)
 
 
-class GivesEpochsAgain(TransactionRules):
-    """Rules by which a transaction that is over gives its epoch back."""
+class ReturnsEpochs(TransactionRules):
+    """Rules by which a completed transaction returns its epoch."""
 
     def completed(self, entry: TransactionEntry, now_ms: int) -> TransactionFacts:
         facts = super().completed(entry, now_ms)
@@ -47,10 +47,10 @@ class GivesEpochsAgain(TransactionRules):
     ("mistake", "what"),
     [
         ({"queue": CompletesEarly}, "has no marker"),
-        ({"queue": ForgetsWhatIsLost}, "nobody is at work"),
-        ({"rules": GivesEpochsAgain, "version": 2}, "an epoch went back"),
+        ({"queue": ForgetsWhatIsLost}, "no work is pending"),
+        ({"rules": ReturnsEpochs, "version": 2}, "an epoch decreased"),
     ],
 )
-def test_a_mistake_is_found(mistake: dict[str, object], what: str) -> None:
+def test_an_injected_bug_is_found(mistake: dict[str, object], what: str) -> None:
     with pytest.raises(Broken, match=what):
         search(lambda: Endings(**mistake), depth=12, cpu_seconds=10)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which levels of features can be finalized, in Kafka's own words (FeatureControlManager, QuorumFeatures); asked of 3.9.1 and 4.4.0, too."""
+"""Which feature levels can be finalized, with Kafka's messages (FeatureControlManager, QuorumFeatures); verified with 3.9.1 and 4.4.0."""
 
 import pytest
 
@@ -15,13 +15,13 @@ WITH_TRANSACTIONS = {**SUPPORTED, "transaction.version": (0, 2), METADATA: (1, 3
 
 
 def request(*updates: tuple[str, int, int], validate_only: bool = False) -> UpdateFeaturesRequest:
-    """Ask for (feature, level, kind of update)."""
+    """Request (feature, level, kind of update)."""
     rows = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
     return UpdateFeaturesRequest(feature_updates=rows, validate_only=validate_only)
 
 
 def why_not(cluster: Cluster, name: str, level: int, kind: int) -> str | None:
-    """Return why a single update is refused."""
+    """Return the error message of a single update."""
     decision = decide_update_features(cluster.state.feature_view(), request((name, level, kind)), 1)
     assert isinstance(decision, Decision)
     refusal = decision.result[0][1]
@@ -49,12 +49,12 @@ def why_not(cluster: Cluster, name: str, level: int, kind: int) -> str | None:
          "upgrade type to either safe or unsafe downgrade."),
     ],
 )  # fmt: skip
-def test_metadata_version_goes_up_freely_and_down_where_nothing_gets_lost(level: int, kind: int, why: str | None) -> None:
+def test_metadata_version_can_be_upgraded_and_safely_downgraded(level: int, kind: int, why: str | None) -> None:
     """KIP-778: 3.7-IV2 is the last level that changed the metadata before 3.9."""
     assert why_not(Cluster(), METADATA, level, kind) == why
 
 
-def test_a_downgrade_does_not_go_up() -> None:
+def test_a_downgrade_request_cannot_upgrade() -> None:
     """FeatureControlManager.updateFeature."""
     assert (
         why_not(Cluster(19), METADATA, 20, SAFE_DOWNGRADE) == f"Invalid update version 20 for feature {METADATA}. Can't downgrade to a newer version."
@@ -74,13 +74,13 @@ def test_a_downgrade_does_not_go_up() -> None:
         (Cluster(14, quorum_ids=(101, 102)), None),
     ],
 )
-def test_every_node_must_know_a_level(cluster: Cluster, why: str | None) -> None:
-    """Controllers are looked at since they register, with 3.7-IV0."""
+def test_every_node_must_support_the_level(cluster: Cluster, why: str | None) -> None:
+    """Controllers are checked since they register, with 3.7-IV0."""
     expected = None if why is None else f"Invalid update version 20 for feature {METADATA}. {why}"
     assert why_not(cluster, METADATA, 20, UPGRADE) == expected
 
 
-def test_no_level_changes_while_the_cluster_moves_away_from_zookeeper() -> None:
+def test_levels_cannot_change_during_a_zookeeper_migration() -> None:
     """KIP-866."""
     cluster = Cluster(20)
     cluster.write(ZkMigrationStateRecord(zk_migration_state=MIGRATION))
@@ -90,8 +90,8 @@ def test_no_level_changes_while_the_cluster_moves_away_from_zookeeper() -> None:
     )
 
 
-def test_each_feature_of_a_request_changes_by_itself_before_4_0() -> None:
-    """Results by name; of one that is named twice the last row counts."""
+def test_before_4_0_each_feature_of_a_request_is_updated_independently() -> None:
+    """Results by name; if a feature is named twice the last row counts."""
     cluster = Cluster(20)
     asked = request(("foo", 1, UPGRADE), (METADATA, 19, UPGRADE), (METADATA, 21, UPGRADE), ("bar", 2, UPGRADE))
     results = cluster.carry_out(decide_update_features(cluster.state.feature_view(), asked, 1))
@@ -100,7 +100,7 @@ def test_each_feature_of_a_request_changes_by_itself_before_4_0() -> None:
     assert cluster.state.features.metadata_level.level == 21
 
 
-def test_all_features_of_a_request_change_or_none_does_since_4_0() -> None:
+def test_since_4_0_all_features_of_a_request_are_updated_or_none() -> None:
     """KIP-1022."""
     cluster = Cluster(20, updates_features_atomically=True)
     decided = decide_update_features(cluster.state.feature_view(), request((METADATA, 21, UPGRADE), ("foo", 1, UPGRADE)), 2)
@@ -119,30 +119,30 @@ def test_all_features_of_a_request_change_or_none_does_since_4_0() -> None:
         (1, (("transaction.version", 0, UPGRADE),), None),
     ],
 )
-def test_a_level_may_need_one_of_metadata_version_since_4_0(level: int, updates: tuple[tuple[str, int, int], ...], why: str | None) -> None:
-    """Features.validateVersion looks at what would be, not at what is."""
+def test_since_4_0_a_level_may_require_a_metadata_version(level: int, updates: tuple[tuple[str, int, int], ...], why: str | None) -> None:
+    """Features.validateVersion checks the resulting levels, not the current ones."""
     cluster = Cluster(level, updates_features_atomically=True, supported_features=WITH_TRANSACTIONS)
     decided = decide_update_features(cluster.state.feature_view(), request(*updates), 2)
     assert (decided.why.rpartition(". ")[2] if isinstance(decided, Refusal) else None) == why
 
 
 @pytest.mark.parametrize(("is_atomic", "is_done"), [(False, False), (True, True)])
-def test_only_since_4_0_a_request_of_version_0_can_go_down(is_atomic: bool, is_done: bool) -> None:
-    """allow_downgrade is looked at by nobody before."""
+def test_only_since_4_0_a_version_0_request_can_downgrade(is_atomic: bool, is_done: bool) -> None:
+    """allow_downgrade is ignored before."""
     cluster = Cluster(21, updates_features_atomically=is_atomic)
     asked = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=METADATA, max_version_level=20, allow_downgrade=True)])
     decided = decide_update_features(cluster.state.feature_view(), asked, 0)
     assert (isinstance(decided, Decision) and bool(decided.records)) is is_done
 
 
-def test_asking_whether_it_could_be_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     """validate_only, v1."""
     decided = decide_update_features(Cluster(20).state.feature_view(), request((METADATA, 21, UPGRADE), validate_only=True), 1)
     assert isinstance(decided, Decision) and (decided.records, decided.result) == ([], [(METADATA, None)])
 
 
-def test_records_follow_the_level() -> None:
-    """What a downgraded cluster writes can be read by nodes of that level."""
+def test_record_versions_follow_the_level() -> None:
+    """Nodes of the downgraded level can read what the cluster writes."""
     cluster = Cluster(21).with_broker(1)
     register = cluster.log[-1]
     assert cluster.state.record_version(register) == 3

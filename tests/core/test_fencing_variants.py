@@ -1,4 +1,4 @@
-"""Ways to fence who commits offsets: what shipped beside KIP-447's text, the alternative it rejected, and nothing at all.   Source: KIP-447."""
+"""Ways to fence offset commits: the released one, KIP-447's text, the rejected alternative, and no fencing.   Source: KIP-447."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.core.test_transactional_producer import HERE, Script
 SHARDS = {"shipped": GroupShard, **FENCINGS}
 NONE, FENCED = ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION
 UNKNOWN, OTHER_INSTANCE = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
-JUDGED = {
+CHECKED = {
     ("c-1", 1, None): {"shipped": NONE, "document": NONE, "none": NONE},
     ("c-1", 0, None): {"shipped": FENCED, "document": FENCED, "none": NONE},
     ("c-1", 2, None): {"shipped": FENCED, "document": FENCED, "none": NONE},
@@ -25,7 +25,7 @@ JUDGED = {
     ("i-s", 1, "other"): {"shipped": UNKNOWN, "document": NONE, "none": NONE},
     ("", -1, None): {"shipped": NONE, "document": NONE, "none": NONE},
 }
-"""447-27: member, generation and instance of a commit, and what the group of generation 1 says by each rule."""
+"""447-27: member, generation and instance of a commit, and the result for the group of generation 1 under each rule."""
 
 
 def error_of(lab: GroupsLab, waiter: int) -> ErrorCode:
@@ -35,9 +35,11 @@ def error_of(lab: GroupsLab, waiter: int) -> ErrorCode:
 
 
 @pytest.mark.parametrize("fencing", ["shipped", "document", "none"])
-def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instance_as_well(fencing: str, figures):
-    """Four of nine commits pass by the text that what shipped refuses: a stranger's with the present generation among them."""
-    for (member_id, generation_id, instance), expected in JUDGED.items():
+def test_kip_text_fences_by_generation_and_release_also_by_member_and_instance(fencing: str, figures):
+    """The KIP's text accepts four of nine commits that the release rejects, among them a commit of an unknown member
+    with the current generation.
+    """
+    for (member_id, generation_id, instance), expected in CHECKED.items():
         lab = GroupsLab(SHARDS[fencing])
         waiters = [lab.join(fresh="1"), lab.join(fresh="s", instance="i")]
         lab.pass_time(6000)
@@ -45,10 +47,10 @@ def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instan
         lab.sync("c-1", 1, c_1=b"", i_s=b"")
         waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
         assert error_of(lab, waiter) is expected[fencing], (member_id, generation_id, instance)
-    passed = [case for case, answers in JUDGED.items() if answers[fencing] is NONE]
-    refused = [case for case, answers in JUDGED.items() if answers["shipped"] is not NONE]
+    passed = [case for case, answers in CHECKED.items() if answers[fencing] is NONE]
+    refused = [case for case, answers in CHECKED.items() if answers["shipped"] is not NONE]
     figures(
-        commits=len(JUDGED),
+        commits=len(CHECKED),
         **{f"taken_{fencing}": len(passed), f"taken_{fencing}_refused_shipped": sum(each in refused for each in passed)},
     )
 
@@ -57,8 +59,8 @@ def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instan
     ("fencing", "old", "new"),
     [("shipped", 5, ErrorCode.UNSTABLE_OFFSET_COMMIT), ("document", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT)],
 )
-def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: int, new: ErrorCode, figures):
-    """447-11, 447-12: the text holds them off until the transaction ends, and nobody else is."""
+def test_kip_text_blocks_old_consumers_where_the_release_returns_the_old_offset(fencing: str, old: int, new: ErrorCode, figures):
+    """447-11, 447-12: the text blocks old consumers, and only those, until the transaction ends."""
     lab = GroupsLab(SHARDS[fencing])
     lab.commit(5)
     lab.commit_in_transaction(7)
@@ -69,8 +71,8 @@ def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_wh
 
 
 @pytest.mark.parametrize(("wait_ms", "former", "present"), [(0, NONE, FENCED), (999, NONE, FENCED), (1000, FENCED, NONE), (5000, FENCED, NONE)])
-def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, former: ErrorCode, present: ErrorCode, figures):
-    """447-07: for as long as it is under way, who has lost its partitions is taken, and who has them now is refused."""
+def test_stale_copy_of_the_assignment_gives_two_wrong_answers(wait_ms: int, former: ErrorCode, present: ErrorCode, figures):
+    """447-07: until the copy arrives, a member that lost its partitions is accepted and their new owner is rejected."""
     lab = GroupsLab(SHARDS["copied-assignment"])
     assert CopiedAssignment.delay_ms == 1000
     assert lab.stable("1") == 1
@@ -90,7 +92,7 @@ def test_a_copy_of_the_assignment_is_wrong_twice_until_it_arrives(wait_ms: int, 
 
 
 class DocumentScript(Script):
-    """A producer as the text has it."""
+    """A producer as specified in the KIP's text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,24 +101,24 @@ class DocumentScript(Script):
 
 @pytest.mark.parametrize(("script", "state"), [(DocumentScript, ProducerState.FATAL_ERROR), (Script, ProducerState.ABORTABLE_ERROR)])
 @pytest.mark.parametrize("error", [FENCED, UNKNOWN, OTHER_INSTANCE])
-def test_who_is_fenced_by_its_group_is_at_its_end_by_the_text_and_aborts_by_what_shipped(script, state: ProducerState, error: ErrorCode, figures):
+def test_group_fencing_is_fatal_in_the_kip_text_and_abortable_in_the_release(script, state: ProducerState, error: ErrorCode, figures):
     """447-29."""
-    talk = script().begun()
-    talk.step(OffsetsGiven(group=GroupIdentity("g", 3, "m"), offsets={HERE: 1}))
-    talk.say()
-    assert isinstance(talk.asked[-1], CommitOffsets)
-    talk.step(Answered(error_code=NONE, errors={HERE: error}))
-    assert talk.rules.state is state and talk.rules.error_code is error
-    figures(**{f"{script.__name__.lower()}_{int(error)}": talk.rules.state.name})
+    driver = script().begun()
+    driver.step(OffsetsGiven(group=GroupIdentity("g", 3, "m"), offsets={HERE: 1}))
+    driver.say()
+    assert isinstance(driver.asked[-1], CommitOffsets)
+    driver.step(Answered(error_code=NONE, errors={HERE: error}))
+    assert driver.rules.state is state and driver.rules.error_code is error
+    figures(**{f"{script.__name__.lower()}_{int(error)}": driver.rules.state.name})
 
 
 @pytest.mark.parametrize(("script", "asks"), [(DocumentScript, False), (Script, True)])
-def test_offsets_without_a_member_are_refused_by_the_text_and_sent_by_what_shipped(script, asks: bool, figures):
-    """447-30: nothing leaves the producer, and the transaction must be aborted."""
-    talk = script().ready()
-    talk.step(BeginAsked())
-    before = len(talk.asked)
-    talk.step(OffsetsGiven(group=GroupIdentity("g"), offsets={HERE: 1}))
-    assert (len(talk.asked) > before) is asks
-    assert (talk.rules.error_code is ErrorCode.UNSUPPORTED_VERSION) is not asks
-    figures(**{f"asked_{script.__name__.lower()}": len(talk.asked) - before})
+def test_kip_text_rejects_offsets_without_a_member_and_the_release_sends_them(script, asks: bool, figures):
+    """447-30: the producer sends nothing, and the transaction must be aborted."""
+    driver = script().ready()
+    driver.step(BeginAsked())
+    before = len(driver.asked)
+    driver.step(OffsetsGiven(group=GroupIdentity("g"), offsets={HERE: 1}))
+    assert (len(driver.asked) > before) is asks
+    assert (driver.rules.error_code is ErrorCode.UNSUPPORTED_VERSION) is not asks
+    figures(**{f"asked_{script.__name__.lower()}": len(driver.asked) - before})

@@ -1,4 +1,4 @@
-"""Fetch sessions: who gets a place, who loses one, and what both sides remember (KIP-227)."""
+"""Fetch sessions: cache admission and eviction, and the state of both sides (KIP-227)."""
 
 import time
 from random import Random
@@ -16,7 +16,7 @@ TOPIC = bytes(16)
 
 
 def ask(sessions: FetchSessions, now_ms: int, size: int = 0, *, follower: bool = False, session: tuple[int, int] = (0, 0)) -> FetchResponse:
-    """Ask for so many partitions, each of which is told with a high watermark of 5 and no records."""
+    """Request so many partitions, each returned with a high watermark of 5 and no records."""
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=number) for number in range(size)])] if size else []
     request = FetchRequest(session_id=session[0], session_epoch=session[1], topics=topics)
     context = sessions.begin(request, VERSION, is_follower=follower, now_ms=now_ms)
@@ -44,8 +44,10 @@ def ask(sessions: FetchSessions, now_ms: int, size: int = 0, *, follower: bool =
         ((True, 3), 0, (False, 1), LATER, True),
     ],
 )
-def test_a_newcomer_gets_the_place_of_what_is_stale_or_worth_less(holder, used_ms, newcomer, now_ms, gets_place) -> None:
-    """Two minutes without use free a place; before that, followers go before consumers and greater sessions before smaller ones."""
+def test_new_session_evicts_stale_or_less_valuable_sessions(holder, used_ms, newcomer, now_ms, gets_place) -> None:
+    """A session unused for two minutes can be evicted; before that, followers take precedence over consumers and
+    larger sessions over smaller ones.
+    """
     sessions = FetchSessions(1, Random(1), shard_count=1)
     first = ask(sessions, 0, holder[1], follower=holder[0])
     if used_ms:
@@ -56,7 +58,7 @@ def test_a_newcomer_gets_the_place_of_what_is_stale_or_worth_less(holder, used_m
     assert still.error_code == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND if gets_place else ErrorCode.NONE)
 
 
-def test_rows_of_one_topic_are_joined_in_a_time_that_grows_with_their_number() -> None:
+def test_joining_rows_of_one_topic_is_linear() -> None:
     """A request of 3 MB may name one topic in 100,000 rows."""
     rows = [FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=number)]) for number in range(60_000)]
     started = time.process_time()
@@ -65,8 +67,8 @@ def test_rows_of_one_topic_are_joined_in_a_time_that_grows_with_their_number() -
     assert [each.partition_index for each in row.partitions] == list(range(60_000)) and len(rows[0].partitions) == 1
 
 
-def test_places_and_ids_are_dealt_to_shards() -> None:
-    """KAFKA-9401: with fewer places than shards there is none at all."""
+def test_sessions_and_ids_are_spread_over_shards() -> None:
+    """KAFKA-9401: with fewer slots than shards there are none at all."""
     assert [ask(FetchSessions(places, Random(1)), 0, 1).session_id > 0 for places in (0, 7, 8)] == [False, False, True]
     sessions = FetchSessions(16, Random(1))
     numbers = [ask(sessions, 0, 1).session_id for _ in range(17)]
@@ -75,8 +77,8 @@ def test_places_and_ids_are_dealt_to_shards() -> None:
     assert next_session_epoch(INT32_MAX) == 1
 
 
-def test_of_two_requests_at_once_only_the_later_one_is_told_anything() -> None:
-    """A request that waits does not answer for a session that has gone on."""
+def test_of_two_concurrent_requests_only_the_later_updates_the_session() -> None:
+    """A waiting request does not answer for a session that has advanced."""
     sessions = FetchSessions(8, Random(1))
     opened = ask(sessions, 0, 2)
     waiting = sessions.begin(FetchRequest(session_id=opened.session_id, session_epoch=1), VERSION, is_follower=False, now_ms=0)
@@ -85,8 +87,8 @@ def test_of_two_requests_at_once_only_the_later_one_is_told_anything() -> None:
     assert waiting.finish(FetchResponse()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_reader_names_what_is_new_what_has_changed_and_what_is_gone() -> None:
-    """And opens another session after whatever went wrong; the leader's own word that there is none needs no closing."""
+def test_reader_sends_added_changed_and_removed_partitions() -> None:
+    """After any error it opens another session; if the leader has none, nothing needs closing."""
     kept = KeptFetchSession()
     a, b, c = ((TOPIC, number) for number in range(3))
     wanted = {a: FetchPartition(partition=0), b: FetchPartition(partition=1)}
@@ -97,22 +99,24 @@ def test_a_reader_names_what_is_new_what_has_changed_and_what_is_gone() -> None:
     assert (plan.session_id, plan.session_epoch, list(plan.asked), plan.forgotten) == (77, 1, [b, c], (a,))
     assert kept.on_answer(ErrorCode.NONE, 77, [])
     assert not kept.plan({b: FetchPartition(partition=1, fetch_offset=9), c: FetchPartition(partition=2)}).asked
-    assert not kept.on_answer(ErrorCode.NONE, 77, [a]), "told of what was forgotten"
+    assert not kept.on_answer(ErrorCode.NONE, 77, [a]), "a forgotten partition was returned"
     plan = kept.plan(wanted)
     assert (plan.session_id, plan.session_epoch, len(plan.asked)) == (77, 0, 2)
     assert not kept.on_answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
     assert (kept.plan(wanted).session_id, kept.plan(wanted).session_epoch) == (0, 0)
-    assert kept.on_answer(ErrorCode.NONE, 0, [a, b]), "the leader has no place for a session"
+    assert kept.on_answer(ErrorCode.NONE, 0, [a, b]), "the leader's session cache is full"
     assert kept.plan(wanted).is_full
 
 
-def test_by_name_nothing_is_forgotten_that_is_asked_for_under_a_new_id() -> None:
-    """A topic of ZooKeeper's time gets its id at an upgrade; leaders before version 13 of Fetch would forget what the same request asks of them."""
+def test_version_12_does_not_forget_a_topic_requested_under_a_new_id() -> None:
+    """A topic created in ZooKeeper mode gets its id at an upgrade; leaders before version 13 of Fetch would forget
+    what the same request fetches.
+    """
     kept = KeptFetchSession()
     names = {b"old": "t", b"new": "t", b"other": "u"}
     before = {(b"old", 0): FetchPartition(partition=0), (b"old", 1): FetchPartition(partition=1), (b"other", 0): FetchPartition(partition=0)}
     kept.plan(before)
     assert kept.on_answer(ErrorCode.NONE, 7, before)
     plan = kept.plan({(b"new", 0): FetchPartition(partition=0)})
-    assert plan.forgotten == ((b"old", 0), (b"old", 1), (b"other", 0)), "by id all of them are something else"
+    assert plan.forgotten == ((b"old", 0), (b"old", 1), (b"other", 0)), "by id all of them differ"
     assert plan.forgotten_by_name(names) == ((b"old", 1), (b"other", 0))

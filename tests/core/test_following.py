@@ -1,4 +1,4 @@
-"""What a follower makes of the answers of its leader, one at a time, and what a leader makes of those who ask it.   Source: KIP-595, KIP-630."""
+"""How a follower processes the responses of its leader, and how a leader processes fetches.   Source: KIP-595, KIP-630."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ EPOCH = 3
 
 
 def replica(node_id: int = OWN) -> RaftReplica:
-    """A replica that has begun; nodes 1 to 3 vote."""
+    """A started replica; nodes 1 to 3 are voters."""
     lab = Lab(1)
     lab.nodes[OWN].start()
     found = lab.nodes[OWN].replica
@@ -39,7 +39,7 @@ def replica(node_id: int = OWN) -> RaftReplica:
 
 
 def follower(*epochs: int, node_id: int = OWN) -> Quorum:
-    """One that follows node 1 in epoch 3, with a record of each of these epochs, all of them flushed."""
+    """A follower of node 1 in epoch 3, with a record of each of these epochs, all of them flushed."""
     quorum = replica(node_id).quorum
     for epoch in epochs:
         quorum.log.append(epoch, 1)
@@ -59,7 +59,7 @@ def batch(first_offset: int, epoch: int, count: int = 1, *, is_sound: bool = Tru
 def answer(
     *batches: bytes, leader_epoch: int = EPOCH, high_watermark: int = -1, diverging: tuple[int, int] | None = None, snapshot: SnapshotId | None = None
 ) -> fetch.FetchResponse:
-    """An answer of the leader to a Fetch."""
+    """A response of the leader to a Fetch."""
     data = fetch.PartitionData(
         partition_index=0,
         high_watermark=high_watermark,
@@ -74,7 +74,7 @@ def answer(
 
 
 def hear(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
-    """Let an answer of the leader come."""
+    """Deliver a response of the leader."""
     following.on_fetch_response(quorum, LEADER, fetch_request(quorum), response, 0)
     effects, quorum.effects = quorum.effects, []
     return effects
@@ -87,19 +87,19 @@ def hear(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
         ([batch(2, 2)], 3, 2),
         ([batch(2, 3, count=4)], 6, 3),
         ([batch(2, 2), batch(3, 3), batch(4, 3)], 5, 3),
-        ([batch(3, 3)], 2, 2),  # behind a hole
-        ([batch(1, 3)], 2, 2),  # what is there already
-        ([batch(2, 1)], 2, 2),  # of an epoch that is over in this log
-        ([batch(2, 4)], 2, 2),  # of an epoch that the leader cannot know
+        ([batch(3, 3)], 2, 2),  # behind a gap
+        ([batch(1, 3)], 2, 2),  # already appended
+        ([batch(2, 1)], 2, 2),  # of an epoch that has ended in this log
+        ([batch(2, 4)], 2, 2),  # of an epoch above the leader's
         ([batch(2, 3), batch(3, 2)], 3, 3),
         ([batch(2, 3), batch(4, 3)], 3, 3),
         ([batch(2, 3, is_sound=False)], 2, 2),
         ([batch(2, 3), batch(3, 3, is_sound=False), batch(4, 3)], 3, 3),
-        ([batch(2, 3), batch(3, 3)[:-5]], 3, 3),  # cut off by what a Fetch may have at most
+        ([batch(2, 3), batch(3, 3)[:-5]], 3, 3),  # truncated by the maximum size of a Fetch
     ],
 )
-def test_only_what_follows_the_own_log_is_taken(batches: list[bytes], end_offset: int, last_epoch: int) -> None:
-    """Whole batches, in order, sound, of epochs that do not fall and are not above the leader's."""
+def test_only_batches_that_follow_the_log_are_appended(batches: list[bytes], end_offset: int, last_epoch: int) -> None:
+    """Whole, valid batches in order, of epochs that do not decrease and are not above the leader's."""
     quorum = follower(1, 2)
     effects = hear(quorum, answer(*batches))
     assert (quorum.log.end_offset, quorum.log.last_epoch, quorum.log.flushed_end_offset) == (end_offset, last_epoch, 2)
@@ -108,44 +108,46 @@ def test_only_what_follows_the_own_log_is_taken(batches: list[bytes], end_offset
     assert [type(effect) for effect in effects] == ([do.WriteFetched, do.Flush] if end_offset > 2 else [])
 
 
-def test_a_replica_that_need_not_flush_counts_what_it_has_written_as_durable() -> None:
-    """An observer may: whatever it loses, the leader has. It fetches on at once."""
+def test_replica_without_flushes_counts_written_records_as_durable() -> None:
+    """An observer may: the leader has whatever it loses. It fetches again immediately."""
     quorum = follower(1)
     quorum.settings = replace(quorum.settings, always_flushes=False)
     assert [type(effect) for effect in hear(quorum, answer(batch(1, 3)))] == [do.WriteFetched]
     assert quorum.log.flushed_end_offset == quorum.log.end_offset == 2
 
 
-@pytest.mark.parametrize(("node_id", "is_noted"), [(OWN, True), (OBSERVER, False)])
-def test_a_voter_notes_what_it_has_copied(node_id: int, is_noted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First and last offset are inside; observers would only repeat what voters say."""
-    noted: list[object] = []
+@pytest.mark.parametrize(("node_id", "is_reported"), [(OWN, True), (OBSERVER, False)])
+def test_voter_emits_an_event_for_replicated_records(node_id: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First and last offset are inclusive; observers would only repeat the voters' events."""
+    emitted: list[object] = []
     quorum = follower(1, node_id=node_id)
-    monkeypatch.setattr(quorum, "note", noted.append)
+    monkeypatch.setattr(quorum, "note", emitted.append)
     hear(quorum, answer(batch(1, 3, count=5)))
-    assert noted == ([MetadataReplicated(leader_epoch=EPOCH, first_offset=1, last_offset=5)] if is_noted else [])
+    assert emitted == ([MetadataReplicated(leader_epoch=EPOCH, first_offset=1, last_offset=5)] if is_reported else [])
 
 
 @pytest.mark.parametrize(
-    ("theirs", "cut_at"),
+    ("theirs", "truncated_to"),
     [
         ((1, 2), 2),  # our epoch 1 is longer than the leader's
-        ((1, 9), 3),  # ours is the shorter one: behind it nothing is the same
+        ((1, 9), 3),  # ours is the shorter one: everything behind it differs
         ((2, 4), 4),
         ((2, 9), 5),
         ((0, 0), 0),  # nothing in common
         ((0, 9), 5),
     ],
 )
-def test_a_log_that_diverges_is_cut_where_both_may_agree(theirs: tuple[int, int], cut_at: int) -> None:
-    """Our epochs: 1 1 1 2 2. (KIP-595, DivergingEpoch.)"""
+def test_diverging_log_is_truncated_to_the_common_end(theirs: tuple[int, int], truncated_to: int) -> None:
+    """Own epochs: 1 1 1 2 2. (KIP-595, DivergingEpoch.)"""
     quorum = follower(1, 1, 1, 2, 2)
-    assert hear(quorum, answer(diverging=theirs)) == [do.Truncate(cut_at)]
-    assert (quorum.log.end_offset, quorum.log.flushed_end_offset) == (cut_at, cut_at)
+    assert hear(quorum, answer(diverging=theirs)) == [do.Truncate(truncated_to)]
+    assert (quorum.log.end_offset, quorum.log.flushed_end_offset) == (truncated_to, truncated_to)
 
 
-def test_a_log_is_cut_once_however_often_the_leader_was_asked() -> None:
-    """Whoever looks for the leader at its bootstrap servers may ask it twice: the second answer is of a log that is no more."""
+def test_log_is_truncated_once_for_two_responses() -> None:
+    """A replica that looks for the leader at its bootstrap servers may send it two requests: the second response
+    describes a log that no longer exists.
+    """
     quorum = follower(1, 1, 1, 2, 2)
     asked = fetch_request(quorum)
     for cut in ([do.Truncate(2)], []):
@@ -155,9 +157,12 @@ def test_a_log_is_cut_once_however_often_the_leader_was_asked() -> None:
 
 
 @pytest.mark.parametrize(("asked_as_follower", "asked_in"), [(False, EPOCH), (False, EPOCH - 1), (True, EPOCH - 1)])
-def test_an_answer_that_is_not_waited_for_any_more_is_passed_over(asked_as_follower: bool, asked_in: int) -> None:
-    """A replica asks again in another role or another epoch; an answer to what it asked before must
-    not cut the log.   Source: RequestManager.resetAll, KafkaRaftClient.handleInboundMessage."""
+def test_response_that_is_no_longer_awaited_is_ignored(asked_as_follower: bool, asked_in: int) -> None:
+    """A replica sends a new request in another role or another epoch; a response to the former request must not
+    truncate the log.
+
+    Source: RequestManager.resetAll, KafkaRaftClient.handleInboundMessage.
+    """
     found = replica()
     quorum = found.quorum
     quorum.log.append(1, 1)
@@ -172,14 +177,14 @@ def test_an_answer_that_is_not_waited_for_any_more_is_passed_over(asked_as_follo
     found.on_response(sent.number, answer(diverging=(0, 0)), 0)
     assert (quorum.effects, quorum.log.end_offset) == ([], 1)
     found.on_response(quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum)).number, answer(diverging=(0, 0)), 0)
-    assert quorum.effects == [do.Truncate(0)], "the same answer counts where it is awaited"
+    assert quorum.effects == [do.Truncate(0)], "the same response counts if it is awaited"
 
 
 @pytest.mark.parametrize(
     ("high_watermark", "start_offset", "is_fatal"), [(2, 0, False), (3, 0, True), (None, 2, False), (None, 3, True), (0, 3, True)]
 )
-def test_what_is_committed_or_in_a_snapshot_is_not_cut(high_watermark: int | None, start_offset: int, is_fatal: bool) -> None:
-    """A leader that wants it so is no leader that there can be. The cut is at 2."""
+def test_committed_records_and_snapshots_are_not_truncated(high_watermark: int | None, start_offset: int, is_fatal: bool) -> None:
+    """No valid leader can request it. The truncation would be at offset 2."""
     quorum = follower(1, 1, 1, 2, 2)
     quorum.log.high_watermark, quorum.log.start_offset = high_watermark, start_offset
     if is_fatal:
@@ -192,26 +197,26 @@ def test_what_is_committed_or_in_a_snapshot_is_not_cut(high_watermark: int | Non
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "becomes", "is_news"), [(None, 1, 1, True), (1, 2, 2, True), (2, 2, 2, False), (2, 1, 2, False), (1, 9, 3, True)]
+    ("known", "reported", "becomes", "is_news"), [(None, 1, 1, True), (1, 2, 2, True), (2, 2, 2, False), (2, 1, 2, False), (1, 9, 3, True)]
 )
-def test_the_high_watermark_is_the_leaders_as_far_as_the_own_log_goes(known: int | None, told: int, becomes: int, is_news: bool) -> None:
-    """It never falls, and what is no news is not told."""
+def test_high_watermark_is_the_leaders_bounded_by_the_own_log(known: int | None, reported: int, becomes: int, is_news: bool) -> None:
+    """It never decreases, and an unchanged value is not published."""
     quorum = follower(1, 1, 1)
     quorum.log.high_watermark = known
-    effects = hear(quorum, answer(high_watermark=told))
+    effects = hear(quorum, answer(high_watermark=reported))
     assert quorum.log.high_watermark == becomes
     assert any(isinstance(effect, do.Advance) for effect in effects) is is_news
 
 
-def test_what_a_leader_of_a_past_epoch_says_is_not_taken() -> None:
-    """It was sent before the epoch was over, and came late."""
+def test_response_of_a_former_epochs_leader_is_ignored() -> None:
+    """It was sent before the epoch ended and arrived late."""
     quorum = follower(1)
     assert hear(quorum, answer(batch(1, 2), leader_epoch=2, high_watermark=1)) == []
     assert (quorum.log.end_offset, quorum.log.high_watermark, quorum.epoch) == (1, None, EPOCH)
 
 
-def test_a_snapshot_is_whole_with_its_last_piece() -> None:
-    """Then, and not before, it takes the place of the log; what it covers is committed, and its epoch is the last one."""
+def test_snapshot_is_complete_with_its_last_chunk() -> None:
+    """Only then does it replace the log; its records are committed, and its epoch is the last one."""
     quorum = follower(1)
     hear(quorum, answer(snapshot=SnapshotId(7, 2)))
     for position in (0, 40, 80):
@@ -231,23 +236,23 @@ def test_a_snapshot_is_whole_with_its_last_piece() -> None:
     assert (quorum.log.start_offset, quorum.log.end, quorum.log.high_watermark, quorum.log.flushed_end_offset) == (7, (2, 7), 7, 7)
 
 
-def test_a_snapshot_that_names_other_voters_says_so() -> None:
-    """Whoever takes it in goes by them; where they are the same, nothing has changed."""
+def test_snapshot_with_another_voter_set_is_reported() -> None:
+    """A replica that loads it uses its voters; if they are the same, nothing has changed."""
     quorum = follower(1)
-    noted: list[Event] = []
-    quorum.note = noted.append
+    emitted: list[Event] = []
+    quorum.note = emitted.append
     all_three = quorum.voters.latest
     following.on_snapshot_installed(quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
     following.on_snapshot_installed(quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
-    told = [event for event in noted if isinstance(event, VotersChanged)]
-    assert told == [VotersChanged(offset=6, voters="1,2", kraft_version=DYNAMIC_VOTERS)]
+    changes = [event for event in emitted if isinstance(event, VotersChanged)]
+    assert changes == [VotersChanged(offset=6, voters="1,2", kraft_version=DYNAMIC_VOTERS)]
 
 
 # Leading --------------------------------------------------------------------------------------------------------------------------------------
 
 
 def leader() -> Quorum:
-    """One that leads, and whose first record is nowhere else yet."""
+    """A leader whose first record is not replicated yet."""
     quorum = replica().quorum
     quorum.become_candidate(0, retries=0)
     leading.lead(quorum, 0)
@@ -256,8 +261,8 @@ def leader() -> Quorum:
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(-1, ErrorCode.FENCED_LEADER_EPOCH), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_a_leader_serves_those_who_know_its_epoch(ahead: int, error: ErrorCode) -> None:
-    """Whoever follows a leader of the past must hear of it before it is given records."""
+def test_leader_serves_only_replicas_that_know_its_epoch(ahead: int, error: ErrorCode) -> None:
+    """A follower of a former leader must learn of the new epoch before it receives records."""
     quorum = leader()
     partition = fetch.FetchPartition(partition=0, current_leader_epoch=quorum.epoch + ahead, fetch_offset=0, last_fetched_epoch=0)
     request = fetch.FetchRequest(
@@ -270,8 +275,8 @@ def test_a_leader_serves_those_who_know_its_epoch(ahead: int, error: ErrorCode) 
 
 
 @pytest.mark.parametrize(("asks", "leads"), [((LEADER,), True), ((OBSERVER,), False), ((OBSERVER, LEADER), True), ((), False)])
-def test_only_voters_keep_a_leader_in_its_place(asks: tuple[int, ...], leads: bool) -> None:
-    """Of three, it and one more; an observer that reads tells nothing of the quorum."""
+def test_only_voter_fetches_prevent_a_leader_from_resigning(asks: tuple[int, ...], leads: bool) -> None:
+    """Of three voters, the leader and one more; a fetching observer proves nothing about the quorum."""
     quorum = leader()
     late_ms = quorum.settings.check_quorum_ms
     for node_id in asks:
@@ -281,8 +286,8 @@ def test_only_voters_keep_a_leader_in_its_place(asks: tuple[int, ...], leads: bo
     assert isinstance(quorum.role, Leader if leads else Resigned)
 
 
-def test_a_leader_acts_once_the_first_record_of_its_epoch_is_committed() -> None:
-    """Before that it cannot know what of former epochs is."""
+def test_leader_becomes_active_when_the_first_record_of_its_epoch_is_committed() -> None:
+    """Before that it cannot know which records of former epochs are committed."""
     quorum = replica().quorum
     quorum.become_candidate(0, retries=0)
     leading.lead(quorum, 0)

@@ -1,4 +1,4 @@
-"""The rules of a member of a classic group: how it joins, lets go, is expelled, and leaves; each answer that a coordinator can give."""
+"""The rules of a classic group member: joining, revocation, expulsion, leaving, and each possible response of a coordinator."""
 
 import pytest
 
@@ -48,20 +48,20 @@ class Script:
         )
 
     def step(self, happened: MembershipInput, after_ms: int = 0) -> list[MembershipEffect]:
-        """Let something happen, later if told so."""
+        """Process an event, after a delay if given."""
         self.now_ms += after_ms
         return self.member.step(happened, self.now_ms)
 
     def passed(self, ms: int) -> list[MembershipEffect]:
-        """Let time pass."""
+        """Advance the time."""
         return self.step(TimePassed(), ms)
 
     def found(self, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
-        """Let the coordinator be found."""
+        """Complete the coordinator lookup."""
         return self.step(CoordinatorFound(kind=CoordinatorKind.GROUP, broker_id=broker_id))
 
     def stable(self, *partitions: TopicPartition) -> "Script":
-        """Come to a generation as a member that leads nobody, with these partitions."""
+        """Enter a generation as a non-leading member with these partitions."""
         self.step(MemberStarted())
         self.found()
         self.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=3, protocol=self.member._settings.assignor))
@@ -77,15 +77,15 @@ def asked(*questions: Join | Sync | Beat | Leave, broker_id: int = COORDINATOR) 
 # Joining ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_member_is_given_its_id_and_joins_with_it():
-    """KIP-394: the first JoinGroup names nobody, and is answered with MEMBER_ID_REQUIRED."""
+def test_new_member_receives_its_id_and_rejoins_with_it():
+    """KIP-394: the first JoinGroup has no member id and returns MEMBER_ID_REQUIRED."""
     script = Script()
     assert script.step(MemberStarted()) == [FIND]
     assert script.found() == asked(Join(member_id="", owned=(), generation_id=-1))
     assert script.step(Joined(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == asked(Join(member_id="m", owned=(), generation_id=-1))
 
 
-def test_a_leader_counts_partitions_and_brings_the_assignment():
+def test_leader_fetches_partition_counts_and_computes_the_assignment():
     """Members are assigned in the order of their ids, by the protocol that the coordinator chose."""
     script = Script()
     script.step(MemberStarted())
@@ -100,7 +100,7 @@ def test_a_leader_counts_partitions_and_brings_the_assignment():
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(TWO,))) == [changed]
 
 
-def test_partitions_that_nobody_counted_are_counted_again_after_a_while():
+def test_failed_partition_counts_are_retried_after_a_backoff():
     """The group waits for its leader, until its rebalance timeout."""
     script = Script()
     script.step(MemberStarted())
@@ -112,8 +112,8 @@ def test_partitions_that_nobody_counted_are_counted_again_after_a_while():
     assert script.passed(1) == [CountPartitions(("t",))]
 
 
-def test_a_coordinator_that_is_lost_while_partitions_are_counted_is_not_asked():
-    """What was counted is of no use; the member looks for its coordinator and joins again."""
+def test_coordinator_lost_during_partition_counts_receives_no_sync():
+    """The counts are discarded; the member looks up its coordinator and rejoins."""
     script = Script()
     script.step(MemberStarted())
     script.found()
@@ -125,7 +125,7 @@ def test_a_coordinator_that_is_lost_while_partitions_are_counted_is_not_asked():
 
 
 def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition) -> Script:
-    """Come to a generation as its leader, who has shared out what it counted, and is given some of it."""
+    """Enter a generation as its leader, which has computed the assignment and receives a part of it."""
     script.step(MemberStarted())
     script.found()
     members = (Subscriber(member_id="m", topics=("t",)),)
@@ -138,21 +138,23 @@ def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition)
     return script
 
 
-def test_a_leader_that_did_not_find_a_topic_looks_again_soon_and_shares_it_out():
-    """A broker that was just started says that it knows no topic; nobody else would ever look (Metadata.requestUpdate, rejoinNeededOrPending)."""
+def test_leader_refreshes_missing_topics_soon_and_rebalances():
+    """A freshly started broker returns no topics; without a refresh they would never be found
+    (Metadata.requestUpdate, rejoinNeededOrPending).
+    """
     script = leading(Script(), {})
     assert script.member.wake_at_ms == script.now_ms + BACKOFF_MS
     assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
     assert script.step(PartitionsCounted({})) == [], "it is not known yet"
     assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
-    assert script.step(PartitionsCounted(None)) == [], "nobody answered"
+    assert script.step(PartitionsCounted(None)) == [], "no response"
     assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
     assert script.step(PartitionsCounted({"t": 1})) == asked(Join(member_id="m", owned=(), generation_id=1))
 
 
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE_STICKY])
-def test_a_leader_looks_now_and_then_whether_its_topics_have_grown(assignor: str):
-    """Every metadata.max.age.ms; what is as it was leaves the group alone."""
+def test_leader_refreshes_metadata_periodically(assignor: str):
+    """Every metadata.max.age.ms; unchanged metadata does not trigger a rebalance."""
     script = leading(Script(assignor), {"t": 1}, ZERO)
     age_ms = script.member._settings.metadata_max_age_ms
     for counts, known_by in (({"t": 1}, []), ({"t": 2}, None)):
@@ -168,8 +170,8 @@ def test_a_leader_looks_now_and_then_whether_its_topics_have_grown(assignor: str
     assert done == (again if assignor == COOPERATIVE_STICKY else [ReleaseWanted((ZERO,))])
 
 
-def test_a_member_that_leads_no_more_looks_at_no_topics():
-    """Another one does."""
+def test_former_leader_does_not_refresh_topics():
+    """The new leader does."""
     script = leading(Script(), {})
     script.step(TimePassed(), BEAT_MS)
     script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -184,16 +186,16 @@ def test_a_member_that_leads_no_more_looks_at_no_topics():
 # Rebalances -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_eager_member_lets_everything_go_before_it_joins_again():
-    """KIP-429 calls it eager: who joins again owns nothing."""
+def test_eager_member_revokes_everything_before_it_rejoins():
+    """KIP-429 calls it eager: a member that rejoins owns nothing."""
     script = Script(RANGE).stable(ZERO, ONE)
     assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3))
     assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == [ReleaseWanted((ZERO, ONE))]
     assert script.step(Released()) == asked(Join(member_id="m", owned=(), generation_id=3))
 
 
-def test_a_member_that_lets_go_goes_on_saying_that_it_lives():
-    """An application may take as long as the rebalance lasts, which is longer than a session; nothing is let go twice."""
+def test_member_keeps_sending_heartbeats_while_it_revokes():
+    """An application may take as long as the rebalance timeout, which is longer than a session; nothing is revoked twice."""
     script = Script(RANGE).stable(ZERO)
     script.passed(BEAT_MS)
     script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -201,8 +203,8 @@ def test_a_member_that_lets_go_goes_on_saying_that_it_lives():
     assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == []
 
 
-def test_a_cooperative_member_keeps_what_it_has_and_joins_once_more_when_it_has_given_some_away():
-    """KIP-429: what moves is let go in one generation, and given to somebody else in the next."""
+def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation():
+    """KIP-429: a moved partition is revoked in one generation and assigned to another member in the next."""
     script = Script(COOPERATIVE_STICKY).stable(ZERO, ONE)
     script.passed(BEAT_MS)
     assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(ZERO, ONE), generation_id=3))
@@ -214,10 +216,10 @@ def test_a_cooperative_member_keeps_what_it_has_and_joins_once_more_when_it_has_
     assert script.step(Released()) == asked(Join(member_id="m", owned=(ZERO, TWO), generation_id=4))
 
 
-# Answers that are errors ------------------------------------------------------------------------------------------------------------------------
+# Error responses --------------------------------------------------------------------------------------------------------------------------------
 
 ON_A_BEAT = [
-    # the error, what follows at once, what follows after the backoff, the member id and the generation that it keeps
+    # the error, the immediate effects, the effects after the backoff, the member id and the generation that it keeps
     (ErrorCode.NONE, [], [], "m", 3),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [], "m", 3),
     (ErrorCode.NOT_COORDINATOR, [FIND], [], "m", 3),
@@ -241,8 +243,8 @@ ON_A_BEAT = [
 
 
 @pytest.mark.parametrize("error, at_once, later, member_id, generation_id", ON_A_BEAT, ids=lambda value: getattr(value, "name", None))
-def test_each_error_of_a_heartbeat_has_its_meaning(error, at_once, later, member_id, generation_id):
-    """Whoever is expelled reads nothing any more, and joins again when it has let go; whoever is fenced as an instance is none ever again."""
+def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, generation_id):
+    """An expelled member stops reading and rejoins after the revocation; a fenced instance is lost for good."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     assert script.step(Beaten(error)) == at_once
@@ -254,8 +256,10 @@ def test_each_error_of_a_heartbeat_has_its_meaning(error, at_once, later, member
 
 
 @pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda each: each.name)
-def test_who_was_expelled_waits_until_it_has_let_go(error):
-    """As long as an application works with what it was given it has no newer generation: what it commits with that would count."""
+def test_expelled_member_waits_for_its_revocation(error):
+    """While the application still processes its partitions the member gets no newer generation, with which a commit
+    of theirs would succeed.
+    """
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     script.step(Beaten(error))
@@ -264,8 +268,8 @@ def test_who_was_expelled_waits_until_it_has_let_go(error):
     assert script.step(Released()) == asked(Join(member_id=script.member.member_id, owned=(), generation_id=-1))
 
 
-def test_who_was_expelled_while_it_lets_go_waits_for_that():
-    """It still has what it was asked to let go."""
+def test_member_expelled_during_revocation_waits_for_it():
+    """It still owns the partitions that it was asked to revoke."""
     script = Script(COOPERATIVE_STICKY).stable(ZERO)
     script.passed(BEAT_MS)
     script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -276,16 +280,16 @@ def test_who_was_expelled_while_it_lets_go_waits_for_that():
     assert script.member.state is MemberState.EXPELLED
 
 
-def test_who_was_expelled_with_nothing_joins_again_by_itself():
-    """Nobody works with anything."""
+def test_expelled_member_without_partitions_rejoins_immediately():
+    """No partition is being processed."""
     script = Script().stable()
     script.passed(BEAT_MS)
     script.step(Beaten(ErrorCode.UNKNOWN_MEMBER_ID))
     assert script.passed(BACKOFF_MS) == asked(Join(member_id="", owned=(), generation_id=-1))
 
 
-def test_who_was_expelled_may_leave():
-    """There is nothing to wait for then."""
+def test_expelled_member_may_leave():
+    """It does not have to wait then."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     script.step(Beaten(ErrorCode.ILLEGAL_GENERATION))
@@ -294,8 +298,8 @@ def test_who_was_expelled_may_leave():
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_SESSION_TIMEOUT])
-def test_a_member_that_can_never_be_one_ends(error):
-    """An error that no retry heals; it never wakes again."""
+def test_fatal_join_error_ends_the_member(error):
+    """No retry can help; the member never wakes again."""
     script = Script()
     script.step(MemberStarted())
     script.found()
@@ -304,8 +308,8 @@ def test_a_member_that_can_never_be_one_ends(error):
     assert script.passed(100 * BEAT_MS) == []
 
 
-def test_a_sync_that_meets_a_rebalance_joins_again_at_once():
-    """REBALANCE_IN_PROGRESS is no failure of anybody: there is no backoff."""
+def test_sync_during_a_rebalance_rejoins_immediately():
+    """REBALANCE_IN_PROGRESS is not a failure: there is no backoff."""
     script = Script()
     script.step(MemberStarted())
     script.found()
@@ -313,8 +317,8 @@ def test_a_sync_that_meets_a_rebalance_joins_again_at_once():
     assert script.step(Synced(error_code=ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(), generation_id=5))
 
 
-def test_no_answer_means_another_coordinator_and_a_backoff():
-    """Whether the request was done is unknown; a member that was joining joins anew."""
+def test_missing_response_causes_coordinator_lookup_and_backoff():
+    """Whether the request was executed is unknown; a joining member joins again."""
     script = Script()
     script.step(MemberStarted())
     script.found()
@@ -323,8 +327,8 @@ def test_no_answer_means_another_coordinator_and_a_backoff():
     assert script.found(OTHER) == asked(Join(member_id="", owned=(), generation_id=-1), broker_id=OTHER)
 
 
-def test_a_heartbeat_without_an_answer_keeps_the_member_in_its_generation():
-    """Its session lasts: nothing is let go for a broken connection."""
+def test_missing_heartbeat_response_keeps_the_generation():
+    """The session is still valid: a broken connection revokes nothing."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     script.step(MemberQuestionLost())
@@ -336,8 +340,8 @@ def test_a_heartbeat_without_an_answer_keeps_the_member_in_its_generation():
 @pytest.mark.parametrize(
     "error, is_fatal", [(ErrorCode.COORDINATOR_NOT_AVAILABLE, False), (ErrorCode.GROUP_AUTHORIZATION_FAILED, True), (None, False)]
 )
-def test_a_coordinator_that_is_not_found_is_looked_for_again_unless_that_is_hopeless(error, is_fatal):
-    """None: nobody answered."""
+def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(error, is_fatal):
+    """None: no response."""
     script = Script()
     script.step(MemberStarted())
     lost = script.step(CoordinatorLost(kind=CoordinatorKind.GROUP, error_code=error))
@@ -348,31 +352,31 @@ def test_a_coordinator_that_is_not_found_is_looked_for_again_unless_that_is_hope
 # Leaving ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_member_leaves_by_its_id_and_is_gone():
-    """LeaveGroup is sent as soon as no other question is under way."""
+def test_member_leaves_by_its_id():
+    """LeaveGroup is sent as soon as no other request is in flight."""
     script = Script().stable(ZERO)
     assert script.step(LeaveAsked()) == asked(Leave("m"))
     assert script.step(Left()) == []
     assert script.member.state is MemberState.GONE
 
 
-def test_who_leaves_while_a_question_is_under_way_waits_for_its_answer():
-    """One question at a time."""
+def test_leave_waits_for_the_request_in_flight():
+    """One request at a time."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     assert script.step(LeaveAsked()) == []
     assert script.step(Beaten(ErrorCode.NONE)) == asked(Leave("m"))
 
 
-def test_a_leave_without_an_answer_is_enough():
-    """The time-out of the session does the rest."""
+def test_leave_without_a_response_is_sufficient():
+    """The session timeout does the rest."""
     script = Script().stable(ZERO)
     script.step(LeaveAsked())
     assert script.step(MemberQuestionLost()) == []
     assert script.member.state is MemberState.GONE
 
 
-def test_whoever_never_joined_leaves_without_a_word():
+def test_member_that_never_joined_leaves_silently():
     """There is no member id to leave with."""
     script = Script()
     script.step(MemberStarted())
@@ -380,8 +384,8 @@ def test_whoever_never_joined_leaves_without_a_word():
     assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
 
 
-def test_a_stable_member_wakes_for_its_next_heartbeat():
-    """And no earlier; while a question is under way it is woken by the answer."""
+def test_stable_member_wakes_for_its_next_heartbeat():
+    """And no earlier; while a request is in flight the response wakes it."""
     script = Script().stable(ZERO)
     assert script.member.wake_at_ms == script.now_ms + BEAT_MS
     assert script.passed(BEAT_MS - 1) == []

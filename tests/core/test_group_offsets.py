@@ -1,4 +1,4 @@
-"""Offsets of groups: who may commit, when a commit counts, when it is forgotten.   Source: KIP-98, KIP-211, KIP-447, KIP-496."""
+"""Group offsets: who may commit, when a commit takes effect, when it expires.   Source: KIP-98, KIP-211, KIP-447, KIP-496."""
 
 import pytest
 
@@ -20,7 +20,7 @@ RETENTION_MS = 10080 * 60_000
         ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_only_members_of_the_present_generation_commit(member_id, generation_id, error):
+def test_only_members_of_the_current_generation_commit(member_id, generation_id, error):
     lab = GroupsLab()
     lab.stable("1")
     waiter = lab.commit(5, member_id=member_id, generation_id=generation_id)
@@ -28,7 +28,7 @@ def test_only_members_of_the_present_generation_commit(member_id, generation_id,
     assert lab.committed() == (5 if error is ErrorCode.NONE else None)
 
 
-def test_between_the_join_and_the_shares_nobody_commits():
+def test_no_commits_between_join_and_assignment():
     lab = GroupsLab()
     waiter = lab.join(fresh="1")
     lab.pass_time(3000)
@@ -36,7 +36,7 @@ def test_between_the_join_and_the_shares_nobody_commits():
     assert lab.answers[refused] == CommitAnswer((ErrorCode.REBALANCE_IN_PROGRESS,))
 
 
-def test_whoever_is_no_member_commits_while_the_group_is_empty_and_makes_it():
+def test_non_member_commits_while_the_group_is_empty_and_creates_it():
     lab = GroupsLab()
     assert lab.answers[lab.commit(5, generation_id=1)] == CommitAnswer((ErrorCode.ILLEGAL_GENERATION,))
     assert GROUP not in lab.shard.groups
@@ -44,7 +44,7 @@ def test_whoever_is_no_member_commits_while_the_group_is_empty_and_makes_it():
     assert lab.committed() == 5
 
 
-def test_a_commit_counts_once_it_is_replicated():
+def test_commit_takes_effect_once_replicated():
     lab = GroupsLab()
     lab.commit(5)
     lab.holds_back = True
@@ -54,7 +54,7 @@ def test_a_commit_counts_once_it_is_replicated():
     assert (waiter in lab.answers, lab.committed(require_stable=True)) == (True, 6)
 
 
-def test_of_two_commits_the_one_that_stands_later_in_the_log_wins():
+def test_of_two_commits_the_later_in_the_log_wins():
     lab = GroupsLab()
     lab.holds_back = True
     lab.commit(5)
@@ -65,25 +65,25 @@ def test_of_two_commits_the_one_that_stands_later_in_the_log_wins():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "answer"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_a_commit_that_is_not_replicated_does_not_count(error, told):
+def test_unreplicated_commit_has_no_effect(error, answer):
     lab = GroupsLab()
     lab.commit(5)
     lab.holds_back = True
     waiter = lab.commit(6)
     lab.store(error)
-    assert lab.answers[waiter] == CommitAnswer((told,))
+    assert lab.answers[waiter] == CommitAnswer((answer,))
     assert lab.committed(require_stable=True) == 5
 
 
-def test_a_commit_that_is_replicated_too_late_or_too_little_is_refused_and_counts_all_the_same():
-    """It will count for the next coordinator, who knows the log only. Until that is settled nobody is told anything for sure."""
+def test_commit_with_a_replication_error_is_rejected_but_may_take_effect():
+    """It takes effect at the next coordinator, which reads only the log. Until that is resolved the offset is unstable."""
     lab = GroupsLab()
     lab.holds_back = True
     waiters = [lab.commit(5), lab.commit(6)]
@@ -96,8 +96,8 @@ def test_a_commit_that_is_replicated_too_late_or_too_little_is_refused_and_count
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [6, 6]
 
 
-def test_a_commit_that_takes_too_long_again_and_again_is_answered_once():
-    """A replica that is away for long lets the same append be waited for several times; whoever asked was answered at the first."""
+def test_commit_that_times_out_repeatedly_is_answered_once():
+    """While a replica is away for long the same append may be awaited several times; the client was answered at the first timeout."""
     lab = GroupsLab()
     lab.holds_back = True
     waiter = lab.commit(5)
@@ -108,13 +108,13 @@ def test_a_commit_that_takes_too_long_again_and_again_is_answered_once():
     assert lab.committed(require_stable=True) == 5
 
 
-def test_metadata_that_is_too_long_is_refused():
+def test_too_long_metadata_is_rejected():
     lab = GroupsLab(offset_metadata_max_bytes=3)
     assert lab.answers[lab.commit(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))
     assert lab.answers[lab.commit(5, metadata="abc")] == CommitAnswer((ErrorCode.NONE,))
 
 
-def test_offsets_of_a_group_without_members_expire_after_the_retention_and_the_group_with_them():
+def test_offsets_of_an_empty_group_expire_with_the_group():
     lab = GroupsLab()
     lab.stable("1")
     lab.commit(5, member_id="c-1", generation_id=1)
@@ -126,10 +126,10 @@ def test_offsets_of_a_group_without_members_expire_after_the_retention_and_the_g
     lab.shard.expire_offsets(lab.now)
     lab.settle()
     assert GROUP not in lab.shard.groups
-    assert GROUP not in lab.reloaded().shard.groups, "tombstones say so"
+    assert GROUP not in lab.reloaded().shard.groups, "tombstones were written"
 
 
-def test_an_offset_with_a_retention_of_its_own_expires_by_that():
+def test_offset_with_its_own_retention_expires_by_it():
     """OffsetCommit 2 to 4; version 1 of the record."""
     lab = GroupsLab()
     lab.commit(5, retention_ms=1000)
@@ -141,7 +141,7 @@ def test_an_offset_with_a_retention_of_its_own_expires_by_that():
     assert [(each.committed(0), each.committed(1)) for each in (lab, other)] == [(None, 6)] * 2
 
 
-def test_offsets_and_groups_that_are_deleted_stay_deleted_for_the_next_coordinator():
+def test_deleted_offsets_and_groups_stay_deleted_after_failover():
     lab = GroupsLab()
     lab.stable("1")
     for partition in (0, 1):
@@ -158,7 +158,7 @@ def test_offsets_and_groups_that_are_deleted_stay_deleted_for_the_next_coordinat
     assert lab.shard.delete(GROUP, lab.now) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_topics_that_are_deleted_are_forgotten():
+def test_offsets_of_deleted_topics_are_removed():
     lab = GroupsLab()
     lab.commit(5)
     lab.shard.forget_topics(lambda topic: topic != "t", lab.now)

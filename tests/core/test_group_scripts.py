@@ -1,4 +1,6 @@
-"""Groups told in tests/core/scripts: coordinators of both kinds of groups, and the own member.   Source: KIP-62, KIP-345, KIP-394, KIP-848."""
+"""Scripts of groups (tests/core/scripts): coordinators of both group types, and kraftsim's member.   Source: KIP-62,
+KIP-345, KIP-394, KIP-848.
+"""
 
 from collections.abc import Callable
 
@@ -34,24 +36,24 @@ from tests.core.groups_lab import GroupsLab
 from tests.core.spelling import spelt
 
 
-class ClassicTalk:
+class ClassicGroupDriver:
     """A coordinator and the members of one classic group, by names: "join a", "pass 3000", "sync a 1 a=x b=y", "commit 5 by a in 1"."""
 
     def __init__(self) -> None:
         self.lab = GroupsLab()
         self.asked: dict[int, tuple[str, str]] = {}
-        """Those who wait: what for, and who."""
+        """The pending requests: kind and member."""
         self.ids: dict[str, str] = {}
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: str | None = getattr(self, f"do_{verb.replace('-', '_')}")(*words)
         answered = {number: self.asked.pop(number) for number in list(self.asked) if number in self.lab.answers}
-        told = [f"{what} of {name}: {self._told(name, self.lab.answers[number])}" for number, (what, name) in answered.items()]
-        return "\n".join([*([said] if said else []), *told])
+        lines = [f"{what} of {name}: {self._line(name, self.lab.answers[number])}" for number, (what, name) in answered.items()]
+        return "\n".join([*([said] if said else []), *lines])
 
     def do_join(self, name: str, *traits: str) -> None:
-        """`takes-id`: a client that is given its id first (KIP-394); `static`: it comes back under its instance id (KIP-345); else protocols."""
+        """`takes-id`: a client that gets its id first (KIP-394); `static`: it rejoins under its instance id (KIP-345); else protocols."""
         protocols = " ".join(each for each in traits if each not in ("takes-id", "static")) or "range"
         waiter = self.lab.join(
             "" if "static" in traits else self.ids.get(name, ""),
@@ -63,7 +65,7 @@ class ClassicTalk:
         self.asked[waiter] = ("join", name)
 
     def do_sync(self, name: str, generation_id: str, *shares: str) -> None:
-        given = {self.ids[who].replace("-", "_"): share.encode() for who, _, share in (each.partition("=") for each in shares)}
+        given = {self.ids[member].replace("-", "_"): share.encode() for member, _, share in (each.partition("=") for each in shares)}
         self.asked[self.lab.sync(self.ids[name], int(generation_id), **given)] = ("sync", name)
 
     def do_beat(self, name: str, generation_id: str) -> str:
@@ -91,19 +93,19 @@ class ClassicTalk:
 
     def do_state(self) -> str:
         group = self.lab.group
-        return f"{group.state.name} in generation {group.generation_id}: {', '.join(group.members) or 'nobody'}"
+        return f"{group.state.name} in generation {group.generation_id}: {', '.join(group.members) or 'no members'}"
 
     def do_move(self) -> None:
-        """Another coordinator reads the log."""
+        """Another coordinator loads the log."""
         self.lab = self.lab.reloaded()
         self.asked.clear()
 
-    def _told(self, name: str, answer: GroupAnswer) -> str:
+    def _line(self, name: str, answer: GroupAnswer) -> str:
         match answer:
             case JoinAnswer(error=ErrorCode.NONE):
                 self.ids[name] = answer.member_id
                 members = ", ".join(each.member_id for each in answer.members)
-                leads = f", leads {members}" if answer.members else f", {answer.leader_id} leads"
+                leads = f", leads {members}" if answer.members else f", leader {answer.leader_id}"
                 return f"{answer.member_id} in generation {answer.generation_id} by {answer.protocol_name}{leads}"
             case JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED):
                 self.ids[name] = answer.member_id
@@ -115,10 +117,10 @@ class ClassicTalk:
             case CommitAnswer(errors):
                 return spelt(errors)
             case HeartbeatAnswer():
-                raise AssertionError("consumer groups are told elsewhere")
+                raise AssertionError("consumer groups have their own driver")
 
 
-class ConsumersTalk:
+class ConsumerGroupDriver:
     """A coordinator and the members of one consumer group (KIP-848): "topic t 3", "join a t", "beat a", "leave a"."""
 
     def __init__(self) -> None:
@@ -132,20 +134,20 @@ class ConsumersTalk:
         self.lab.topics.make(name, int(count))
 
     def do_join(self, name: str, *topics: str) -> str:
-        return self._told(name, self.lab.join(name, *topics))
+        return self._line(name, self.lab.join(name, *topics))
 
     def do_beat(self, *names: str) -> str:
-        return "\n".join(self._told(name, self.lab.beat(name)) for name in names)
+        return "\n".join(self._line(name, self.lab.beat(name)) for name in names)
 
     def do_keeps(self, name: str) -> str:
-        """A heartbeat that says nothing of partitions: the member has not let go yet."""
-        return self._told(name, self.lab.ask(name, self.lab.epochs[name]))
+        """A heartbeat without owned partitions: the member has not completed its revocation yet."""
+        return self._line(name, self.lab.ask(name, self.lab.epochs[name]))
 
     def do_stale(self, name: str, epoch: str) -> str:
-        return self._told(name, self.lab.ask(name, int(epoch)))
+        return self._line(name, self.lab.ask(name, int(epoch)))
 
     def do_leave(self, name: str) -> str:
-        said = self._told(name, self.lab.ask(name, -1))
+        said = self._line(name, self.lab.ask(name, -1))
         self.lab.gone(name)
         return said
 
@@ -154,13 +156,13 @@ class ConsumersTalk:
 
     def do_state(self) -> str:
         group = self.lab.consumers
-        return f"{group.state.name} in epoch {group.group_epoch}, assigned in {group.assignment_epoch}: {', '.join(group.members) or 'nobody'}"
+        return f"{group.state.name} in epoch {group.group_epoch}, assigned in {group.assignment_epoch}: {', '.join(group.members) or 'no members'}"
 
     def do_move(self) -> None:
-        """Another coordinator reads the log."""
-        self.lab = self.lab.read_again()
+        """Another coordinator loads the log."""
+        self.lab = self.lab.replayed_again()
 
-    def _told(self, name: str, answer: HeartbeatAnswer) -> str:
+    def _line(self, name: str, answer: HeartbeatAnswer) -> str:
         if answer.error is not ErrorCode.NONE:
             return f"{name}: {answer.error.name}"
         names = {id_of(each): each for each in self.lab.topics.names()}
@@ -169,14 +171,14 @@ class ConsumersTalk:
         return f"{name}: epoch {answer.member_epoch}, {'as before' if assigned is None else ' '.join(shares) or 'nothing'}"
 
 
-class MemberTalk:
-    """The own member of topic t: "start", "found 1", "joined m 1 range leads a m", "counted 3", "synced 0 1"."""
+class MemberDriver:
+    """A kraftsim member of topic t: "start", "found 1", "joined m 1 range leads a m", "counted 3", "synced 0 1"."""
 
     def __init__(self) -> None:
         self.do_member(RANGE)
 
     def do_member(self, assignor: str) -> None:
-        """Begin anew with an assignor."""
+        """Start over with an assignor."""
         self.now_ms = 0
         self.member = GroupMember(GroupSettings(group_id="g", topics=("t",), assignor=assignor, heartbeat_interval_ms=1000, retry_backoff_ms=100))
 
@@ -185,7 +187,7 @@ class MemberTalk:
         before = self.member.state
         effects: list[MembershipEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
         states = [f"is {self.member.state.name}"] if self.member.state is not before and verb != "member" else []
-        return "\n".join([*map(self._told, effects), *states])
+        return "\n".join([*map(self._line, effects), *states])
 
     def do_start(self) -> list[MembershipEffect]:
         return self._step(MemberStarted())
@@ -242,37 +244,37 @@ class MemberTalk:
     def _step(self, happened: MembershipInput) -> list[MembershipEffect]:
         return self.member.step(happened, self.now_ms)
 
-    def _told(self, effect: MembershipEffect) -> str:
+    def _line(self, effect: MembershipEffect) -> str:
         match effect:
             case FindCoordinator(key=key):
-                return f"who coordinates group {key}?"
+                return f"find coordinator of group {key}"
             case AskMember(broker_id=broker_id, question=question):
                 return f"to {broker_id}: {spelt(question)}"
             case CountPartitions(topics):
-                return f"how many partitions has {' '.join(topics)}?"
+                return f"count partitions of {' '.join(topics)}"
             case AssignmentChanged(generation_id=generation_id, partitions=partitions, added=added):
-                return f"reads {spelt(partitions)} in generation {generation_id}, {spelt(added)} anew"
+                return f"reads {spelt(partitions)} in generation {generation_id}, {spelt(added)} added"
             case ReleaseWanted(partitions):
-                return f"let go {spelt(partitions)}"
+                return f"revoke {spelt(partitions)}"
             case MemberLost(error_code=error, is_fatal=is_fatal):
-                return f"lost everything: {error.name}{', for good' if is_fatal else ''}"
+                return f"lost membership: {error.name}{', fatal' if is_fatal else ''}"
 
 
 @pytest.mark.parametrize(
-    ("script", "talk"),
+    ("script", "driver"),
     [
-        ("group_rebalances", ClassicTalk),
-        ("group_members_fall_silent", ClassicTalk),
-        ("group_commits_offsets", ClassicTalk),
-        ("consumers_share_a_topic", ConsumersTalk),
-        ("consumers_come_and_go", ConsumersTalk),
-        ("member_leads_and_follows", MemberTalk),
-        ("member_lets_go", MemberTalk),
-        ("member_is_expelled", MemberTalk),
+        ("group_rebalances", ClassicGroupDriver),
+        ("group_member_sessions", ClassicGroupDriver),
+        ("group_commits_offsets", ClassicGroupDriver),
+        ("consumer_group_assignment", ConsumerGroupDriver),
+        ("consumer_group_membership", ConsumerGroupDriver),
+        ("member_leader_and_follower", MemberDriver),
+        ("member_revocation", MemberDriver),
+        ("member_is_expelled", MemberDriver),
     ],
 )
-def test_groups_live_as_their_scripts_tell(
-    script: str, talk: type[ClassicTalk | ConsumersTalk | MemberTalk], play: Callable[[str, Callable[[str], str]], None]
+def test_group_scripts(
+    script: str, driver: type[ClassicGroupDriver | ConsumerGroupDriver | MemberDriver], run_script: Callable[[str, Callable[[str], str]], None]
 ) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, talk().answer)
+    """The comments of each script name the rule that it covers."""
+    run_script(script, driver().answer)

@@ -14,15 +14,15 @@ from tests.core.groups_lab import GROUP, REBALANCE_MS, SESSION_MS, GroupsLab
     [
         ("", 0, 0),
         ("hello", 99162322, 22),
-        ("polygenelubricants", -(2**31), 0),  # whose absolute value is none of 32 bits: Utils.abs makes it 0
-        ("\U0001f600", 1772899, 49),  # two units of UTF-16
+        ("polygenelubricants", -(2**31), 0),  # its absolute value does not fit into 32 bits: Utils.abs returns 0
+        ("\U0001f600", 1772899, 49),  # two UTF-16 units
     ],
 )
-def test_a_group_belongs_to_the_partition_that_javas_hash_names(key, hashed, partition):
+def test_group_maps_to_a_partition_by_java_string_hash(key, hashed, partition):
     assert (java_hash(key), partition_of(key, 50)) == (hashed, partition)
 
 
-def test_a_deadline_that_moves_ahead_passes_once_and_late():
+def test_deadline_moved_forward_expires_once_and_late():
     timers, key = Timers(), TimerKey(TimerKind.SESSION, GROUP, "m")
     timers.set(key, 10)
     timers.set(key, 30)
@@ -35,21 +35,21 @@ def test_a_deadline_that_moves_ahead_passes_once_and_late():
     assert timers.take_due(80) is None
 
 
-def test_the_first_members_are_waited_for_together():
+def test_initial_rebalance_waits_for_the_first_members():
     """group.initial.rebalance.delay.ms (KIP-134)."""
     lab = GroupsLab()
     first = lab.join(fresh="1")
     lab.pass_time(2999)
     second = lab.join(fresh="2")
     lab.pass_time(1)
-    assert lab.answers == {}, "whoever came meanwhile gives the others as much time again"
+    assert lab.answers == {}, "a member that joins meanwhile extends the wait"
     lab.pass_time(3000)
     assert [lab.joined(waiter).generation_id for waiter in (first, second)] == [1, 1]
     assert [row.member_id for row in lab.joined(first).members] == ["c-1", "c-2"]
     assert lab.joined(second).members == ()
 
 
-def test_members_that_keep_coming_are_waited_for_no_longer_than_a_rebalance_may_take():
+def test_continuous_joins_are_awaited_up_to_the_rebalance_timeout():
     lab = GroupsLab()
     first = lab.join(fresh="0")
     while first not in lab.answers:
@@ -59,7 +59,7 @@ def test_members_that_keep_coming_are_waited_for_no_longer_than_a_rebalance_may_
     assert lab.now_ms == REBALANCE_MS
 
 
-def test_a_new_member_gets_an_id_first_and_its_place_ends_with_its_session():
+def test_new_member_id_expires_with_its_session():
     lab = GroupsLab()
     lab.stable("1")
     waiter = lab.join(fresh="2", takes_id_first=True)
@@ -73,7 +73,7 @@ def test_a_new_member_gets_an_id_first_and_its_place_ends_with_its_session():
     assert lab.joined(late).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_all_members_and_leaves_out_who_does_not_come():
+def test_rebalance_waits_for_all_members_and_removes_absent_ones():
     lab = GroupsLab()
     lab.stable("1", "2")
     new = lab.join(fresh="3")
@@ -87,7 +87,7 @@ def test_a_rebalance_waits_for_all_members_and_leaves_out_who_does_not_come():
     assert [lab.joined(waiter).generation_id for waiter in (new, again)] == [2, 2]
 
 
-def test_who_is_silent_for_a_session_is_out():
+def test_member_without_heartbeats_for_a_session_is_removed():
     lab = GroupsLab()
     lab.stable("1", "2")
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_who_is_silent_for_a_session_is_out():
     assert lab.group.generation_id == 2
 
 
-def test_who_never_asks_for_its_share_is_out_when_the_rebalance_time_is_over():
+def test_member_that_never_syncs_is_removed_after_the_rebalance_timeout():
     """KAFKA-12453, GroupCoordinator.onExpirePendingSync."""
     lab = GroupsLab()
     first, _ = lab.join(fresh="1"), lab.join(fresh="2")
@@ -112,7 +112,7 @@ def test_who_never_asks_for_its_share_is_out_when_the_rebalance_time_is_over():
     assert lab.member_ids == ["c-1"]
 
 
-def test_shares_are_told_once_they_are_replicated():
+def test_assignments_are_sent_once_replicated():
     lab = GroupsLab()
     first, second = lab.join(fresh="1"), lab.join(fresh="2")
     lab.pass_time(6000)
@@ -127,7 +127,7 @@ def test_shares_are_told_once_they_are_replicated():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "answer"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -135,18 +135,18 @@ def test_shares_are_told_once_they_are_replicated():
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_shares_that_cannot_be_written_begin_the_rebalance_anew(error, told):
+def test_failed_write_of_assignments_restarts_the_rebalance(error, answer):
     lab = GroupsLab()
     first = lab.join(fresh="1")
     lab.pass_time(3000)
     lab.holds_back = True
     leader = lab.sync("c-1", lab.joined(first).generation_id, c_1=b"a")
     lab.store(error)
-    assert lab.synced(leader).error is told
+    assert lab.synced(leader).error is answer
     assert lab.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_the_protocol_is_the_one_that_most_members_prefer_among_those_that_all_know():
+def test_most_preferred_common_protocol_is_selected():
     lab = GroupsLab()
     for name, protocols in (("1", "c a b"), ("2", "c b"), ("3", "b c a"), ("4", "c b")):
         lab.join(fresh=name, protocols=protocols)
@@ -156,7 +156,7 @@ def test_the_protocol_is_the_one_that_most_members_prefer_among_those_that_all_k
     assert lab.joined(odd).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_full_group_takes_nobody_in():
+def test_full_group_rejects_members():
     """group.max.size (KIP-389)."""
     lab = GroupsLab(max_size=2)
     lab.stable("1", "2")
@@ -165,7 +165,7 @@ def test_a_full_group_takes_nobody_in():
     assert lab.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_leader_that_leaves_is_followed_by_the_next_member():
+def test_next_member_becomes_leader_when_the_leader_leaves():
     lab = GroupsLab()
     lab.stable("1", "2", "3")
     lab.leave("c-1")
@@ -173,7 +173,7 @@ def test_a_leader_that_leaves_is_followed_by_the_next_member():
     assert [lab.joined(waiter).leader_id for waiter in (second, third)] == ["c-2", "c-2"]
 
 
-def test_the_last_member_that_leaves_leaves_an_empty_group_behind():
+def test_group_is_empty_after_its_last_member_leaves():
     lab = GroupsLab()
     lab.stable("1")
     lab.leave("c-1")
@@ -181,7 +181,7 @@ def test_the_last_member_that_leaves_leaves_an_empty_group_behind():
     assert lab.reloaded().group.state is GroupState.EMPTY
 
 
-def test_a_static_member_is_kept_through_a_rebalance_until_its_session_ends():
+def test_static_member_is_kept_through_a_rebalance_until_its_session_ends():
     lab = GroupsLab()
     for name in ("1", "2"):
         lab.join(fresh=name, instance=name)
@@ -199,8 +199,8 @@ def test_a_static_member_is_kept_through_a_rebalance_until_its_session_ends():
 
 
 @pytest.mark.parametrize(("skips", "leader", "member_count"), [(True, "1-b", 1), (False, "1-a", 0)])
-def test_a_static_leader_that_comes_back_is_told_not_to_share_anew(skips, leader, member_count):
-    """KIP-814; older clients are told that somebody else leads."""
+def test_rejoining_static_leader_skips_the_assignment(skips, leader, member_count):
+    """KIP-814; older clients receive another member as leader."""
     lab = GroupsLab()
     lab.join(fresh="a", instance="1")
     lab.pass_time(3000)
@@ -211,7 +211,7 @@ def test_a_static_leader_that_comes_back_is_told_not_to_share_anew(skips, leader
     assert lab.synced(lab.sync("1-b", 1)).assignment == b"share"
 
 
-def test_a_static_member_whose_return_is_not_written_down_has_not_returned():
+def test_static_member_rejoin_fails_if_it_is_not_written():
     lab = GroupsLab()
     lab.join(fresh="a", instance="1")
     lab.pass_time(3000)
@@ -224,7 +224,7 @@ def test_a_static_member_whose_return_is_not_written_down_has_not_returned():
     assert lab.group.static_member_ids == {"1": "1-a"}
 
 
-def test_another_coordinator_reads_the_same_groups_from_the_log():
+def test_new_coordinator_loads_the_same_groups_from_the_log():
     lab = GroupsLab()
     lab.stable("1", "2")
     other = lab.reloaded()
@@ -233,10 +233,10 @@ def test_another_coordinator_reads_the_same_groups_from_the_log():
     assert other.heartbeat("c-2", 1) is ErrorCode.NONE
     assert other.synced(other.sync("c-2", 1)).assignment == b"2"
     other.pass_time(SESSION_MS)
-    assert other.group.state is GroupState.EMPTY, "sessions began anew, and nobody was heard of"
+    assert other.group.state is GroupState.EMPTY, "sessions restarted, and there were no heartbeats"
 
 
-def test_who_waits_when_another_broker_takes_over_is_sent_there():
+def test_waiting_members_are_redirected_at_coordinator_failover():
     lab = GroupsLab()
     lab.stable("1")
     waiter = lab.join(fresh="2")

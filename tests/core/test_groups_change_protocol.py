@@ -1,7 +1,8 @@
-"""Groups that change their protocol while their members are there (KIP-848): what everybody keeps, who has to join again, and who is out.
+"""Groups that change their protocol while they have members (KIP-848): what members keep, which must rejoin, and which
+are removed.
 
-The answers are those of Apache Kafka 4.1.2 and 4.4.0, see the requirements consumer-groups/7; here is what takes time, and what the next coordinator
-makes of the log.
+The results are those of Apache Kafka 4.1.2 and 4.4.0, see the requirements consumer-groups/7; these tests cover
+timeouts, and what the next coordinator loads from the log.
 """
 
 import pytest
@@ -32,7 +33,7 @@ def made(policy: str = "bidirectional") -> ConsumersLab:
 
 @pytest.fixture
 def lab() -> ConsumersLab:
-    """A topic t of four partitions, and nobody who reads it."""
+    """A topic t of four partitions without a consumer."""
     return made()
 
 
@@ -46,7 +47,7 @@ def share(*numbers: int) -> bytes:
 
 
 def join(lab: ConsumersLab, member_id: str, *owned: int, instance: str | None = None) -> int:
-    """Join in the classic protocol and return the number of the answer."""
+    """Join in the classic protocol and return the number of the response."""
     return lab.classic_joins(member_id, subscription(*owned), fresh="fresh", instance=instance)
 
 
@@ -55,14 +56,14 @@ def classic(lab: ConsumersLab) -> ClassicGroup:
 
 
 def had(lab: ConsumersLab, member_id: str, generation_id: int) -> list[int]:
-    """Return what a member is given when it syncs."""
+    """Return the assignment of a member that syncs."""
     answer = lab.synced(lab.sync(member_id, generation_id))
     assert answer.error is ErrorCode.NONE
     return [number for row in parse_assignment(answer.assignment).assigned_partitions for number in row.partitions]
 
 
 def stable(lab: ConsumersLab, *owned: int) -> str:
-    """Return the one member of a classic group that is stable."""
+    """Return the only member of a stable classic group."""
     waiter = join(lab, "")
     lab.pass_time(1)
     member_id = lab.joined(waiter).member_id
@@ -70,32 +71,32 @@ def stable(lab: ConsumersLab, *owned: int) -> str:
     return member_id
 
 
-def test_members_of_a_classic_group_go_on_in_the_consumer_group_also_for_the_next_coordinator(lab):
+def test_classic_members_stay_in_the_upgraded_consumer_group_after_failover(lab):
     old = stable(lab, 0, 1, 2, 3)
     lab.commit(5, member_id=old, generation_id=1)
     assert lab.join("new").member_epoch == 2
     member = lab.consumers.members[old]
     assert (member.member_epoch, member.assigned, member.classic is not None) == (1, {T: (0, 1, 2, 3)}, True)
-    assert state_of(lab.read_again()) == state_of(lab)
-    assert [each.committed() for each in (lab, lab.read_again())] == [5, 5]
+    assert state_of(lab.replayed_again()) == state_of(lab)
+    assert [each.committed() for each in (lab, lab.replayed_again())] == [5, 5]
 
 
-def test_an_old_member_gives_up_and_takes_by_joining_again(lab):
+def test_classic_member_revokes_and_receives_partitions_by_rejoining(lab):
     old = stable(lab, 0, 1, 2, 3)
     lab.join("new")
     assert lab.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert lab.joined(join(lab, old, 0, 1, 2, 3)).generation_id == 1
     assert had(lab, old, 1) == [0, 1]
     assert lab.consumers.members[old].state is MemberState.UNREVOKED_PARTITIONS
-    assert lab.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "it is to say that it has let go"
+    assert lab.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "it must confirm the revocation"
     assert lab.joined(join(lab, old, 0, 1)).generation_id == 2
     assert had(lab, old, 2) == [0, 1]
     assert lab.beat("new").assigned == {T: (2, 3)}
     assert lab.heartbeat(old, 2) is ErrorCode.NONE
-    assert state_of(lab.read_again()) == state_of(lab)
+    assert state_of(lab.replayed_again()) == state_of(lab)
 
 
-def test_whoever_waits_in_the_classic_group_is_told_to_join_again(lab):
+def test_waiting_classic_members_are_asked_to_rejoin_at_the_upgrade(lab):
     old = stable(lab, 0, 1, 2, 3)
     waiter = lab.classic_joins("", subscription(), fresh="second")
     lab.join("new")
@@ -105,7 +106,7 @@ def test_whoever_waits_in_the_classic_group_is_told_to_join_again(lab):
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_a_classic_group_with_members_stays_one_where_nobody_wants_it_upgraded(policy):
+def test_non_empty_classic_group_is_not_upgraded_unless_the_policy_allows_it(policy):
     lab = made(policy)
     old = stable(lab, 0)
     assert lab.join("new").error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -113,7 +114,7 @@ def test_a_classic_group_with_members_stays_one_where_nobody_wants_it_upgraded(p
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_a_consumer_group_stays_one_where_nobody_wants_it_downgraded(policy):
+def test_consumer_group_is_not_downgraded_unless_the_policy_allows_it(policy):
     lab = made(policy)
     lab.join("new")
     old = lab.joined(join(lab, "")).member_id
@@ -121,23 +122,27 @@ def test_a_consumer_group_stays_one_where_nobody_wants_it_downgraded(policy):
     assert list(lab.consumers.members) == [old] and GROUP not in lab.shard.groups
 
 
-def test_without_new_members_the_group_is_a_classic_one_again_also_for_the_next_coordinator(lab):
+def test_group_is_downgraded_after_its_last_consumer_member_leaves(lab):
     old = stable(lab, 0, 1, 2, 3)
     lab.join("new")
     lab.commit(5, member_id=old, generation_id=1)
     lab.ask("new", -1)
     assert classic(lab).is_in(GroupState.PREPARING_REBALANCE) and lab.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    other = lab.read_again()
+    other = lab.replayed_again()
     assert other.shard.consumer_groups == {}
-    restored, told = classic(other), classic(lab)
-    assert (restored.generation_id, restored.leader_id, restored.protocol_name) == (told.generation_id, told.leader_id, told.protocol_name)
-    assert parse_assignment(restored.members[old].assignment) == parse_assignment(share(0, 1)), "what it was to have"
+    restored, original = classic(other), classic(lab)
+    assert (restored.generation_id, restored.leader_id, restored.protocol_name) == (
+        original.generation_id,
+        original.leader_id,
+        original.protocol_name,
+    )
+    assert parse_assignment(restored.members[old].assignment) == parse_assignment(share(0, 1)), "its intended assignment"
     assert [each.committed() for each in (lab, other)] == [5, 5]
     waiter = join(lab, old, 0, 1, 2, 3)
     assert (lab.joined(waiter).generation_id, lab.joined(waiter).leader_id) == (3, old)
 
 
-def test_a_new_member_whose_session_ends_lets_the_group_go_back(lab):
+def test_expired_consumer_member_allows_the_downgrade(lab):
     old = stable(lab, 0, 1, 2, 3)
     lab.join("new")
     for _ in range(10):
@@ -150,7 +155,7 @@ def test_a_new_member_whose_session_ends_lets_the_group_go_back(lab):
     assert list(classic(lab).members) == [old]
 
 
-def test_an_old_member_that_joins_and_does_not_sync_is_out_after_its_rebalance_time_out(lab):
+def test_classic_member_that_joins_without_sync_is_removed_after_its_timeout(lab):
     lab.join("new")
     old = lab.joined(join(lab, "")).member_id
     for _ in range(3):
@@ -161,18 +166,18 @@ def test_an_old_member_that_joins_and_does_not_sync_is_out_after_its_rebalance_t
     assert list(lab.consumers.members) == ["new"]
 
 
-def test_an_old_member_that_is_told_to_join_and_does_not_is_out_after_its_rebalance_time_out(lab):
+def test_classic_member_that_ignores_a_rebalance_is_removed_after_its_timeout(lab):
     old = stable(lab, 0, 1, 2, 3)
     lab.join("new")
     for _ in range(4):
-        assert lab.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "its session goes on"
+        assert lab.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "its session remains valid"
         lab.beat("new")
         lab.pass_time(REBALANCE_MS // 4)
     lab.pass_time(1)
     assert list(lab.consumers.members) == ["new"]
 
 
-def test_a_static_member_goes_over_and_back_in_its_place(lab):
+def test_static_member_changes_the_protocol_and_back_in_place(lab):
     waiter = join(lab, "", instance="i")
     lab.pass_time(1)
     old = lab.joined(waiter).member_id
@@ -181,12 +186,12 @@ def test_a_static_member_goes_over_and_back_in_its_place(lab):
     assert (list(lab.consumers.members), lab.owned["new"]) == (["new"], {T: (0, 1, 2, 3)})
     back = lab.joined(join(lab, "", instance="i"))
     assert (back.error, back.generation_id, list(classic(lab).members)) == (ErrorCode.NONE, classic(lab).generation_id, [back.member_id])
-    assert classic(lab).is_in(GroupState.STABLE), "nobody needs to join anew"
+    assert classic(lab).is_in(GroupState.STABLE), "no member needs to rejoin"
     assert had(lab, back.member_id, back.generation_id) == [0, 1, 2, 3]
-    assert classic(lab.read_again()).static_member_ids == {"i": back.member_id}
+    assert classic(lab.replayed_again()).static_member_ids == {"i": back.member_id}
 
 
-def test_words_that_nobody_understands_keep_a_member_out_and_a_group_as_it_is(lab):
+def test_unparseable_subscription_is_rejected_and_leaves_the_group_unchanged(lab):
     lab.join("new")
     waiter = lab.classic_joins("", (("range", b""),), fresh="odd")
     assert lab.joined(waiter).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""The rules of the own producer: identities, sequences, order, retries."""
+"""The rules of kraftsim's producer: producer ids, sequences, order, retries."""
 
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Script:
-    """A producer under test, and everything it wanted so far. Each record goes into a batch of its own."""
+    """A producer under test, and all its effects so far. Each record is a batch of its own."""
 
     def __init__(self, **settings: int) -> None:
         self.now_ms = 1000
@@ -81,7 +81,7 @@ class Script:
         self.step(TimePassed())
 
     def sequences(self, since: int = 0) -> list[tuple[str, int, int]]:
-        """(first key, epoch, base sequence) of each batch now, by the request it went out with."""
+        """(first key, epoch, base sequence) of each current batch, by its request."""
         return [
             (batch.records[0].key, batch.identity.producer_epoch if batch.identity else -1, batch.base_sequence)
             for request in self.sent[since:]
@@ -89,7 +89,7 @@ class Script:
         ]
 
 
-def test_nothing_is_sent_before_there_is_a_producer_id_and_a_leader() -> None:
+def test_nothing_is_sent_without_a_producer_id_and_a_leader() -> None:
     """InitProducerId comes first (KIP-98); records wait for both."""
     script = Script()
     assert script.step(Started()) == [AskProducerId()]
@@ -101,8 +101,8 @@ def test_nothing_is_sent_before_there_is_a_producer_id_and_a_leader() -> None:
     assert script.sequences() == [("a", 0, 0)]
 
 
-def test_what_waits_for_a_former_leader_is_overtaken_by_as_many_as_the_next_one_remembers() -> None:
-    """The fate of the first batch is open for long, and others are acknowledged meanwhile: sent again, it must not pass for one out of sequence."""
+def test_pending_batch_is_overtaken_by_no_more_than_the_next_leader_remembers() -> None:
+    """The result of the first batch is unknown for long while others are acknowledged: when retried it must not be out of sequence."""
     script = Script().ready()
     script.give("a")
     script.step(MetadataArrived({HERE: 2}))
@@ -120,8 +120,8 @@ def test_what_waits_for_a_former_leader_is_overtaken_by_as_many_as_the_next_one_
 
 
 @pytest.mark.parametrize("error", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_CONTROLLER])
-def test_init_producer_id_is_asked_again_after_a_retriable_error(error: ErrorCode | None) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS says that the next block is under way: try again after retry.backoff.ms."""
+def test_init_producer_id_is_retried_after_a_retriable_error(error: ErrorCode | None) -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS means that the next block is being fetched: retry after retry.backoff.ms."""
     script = Script()
     script.step(Started())
     assert script.step(ProducerIdLost(error)) == []
@@ -130,8 +130,8 @@ def test_init_producer_id_is_asked_again_after_a_retriable_error(error: ErrorCod
     assert script.log[-1] == AskProducerId()
 
 
-def test_a_producer_that_may_have_no_id_gives_every_record_up() -> None:
-    """An error that is not retriable is the end."""
+def test_fatal_init_producer_id_error_fails_every_record() -> None:
+    """A non-retriable error is final."""
     script = Script()
     script.step(Started())
     script.give("a")
@@ -141,7 +141,7 @@ def test_a_producer_that_may_have_no_id_gives_every_record_up() -> None:
     assert script.producer.record_count == 0
 
 
-def test_five_requests_are_in_flight_and_no_more() -> None:
+def test_at_most_five_requests_are_in_flight() -> None:
     """max.in.flight.requests.per.connection: a broker remembers five batches."""
     script = Script().ready()
     script.give(*"abcdefg")
@@ -151,7 +151,7 @@ def test_five_requests_are_in_flight_and_no_more() -> None:
     assert script.delivered == [("a", 10)]
 
 
-def test_records_gather_until_the_linger_is_over() -> None:
+def test_records_accumulate_until_the_linger_expires() -> None:
     """linger.ms and batch.size: one batch, one sequence range."""
     script = Script(linger_ms=5).ready()
     script.give("a", "b", "c")
@@ -166,8 +166,8 @@ def test_records_gather_until_the_linger_is_over() -> None:
     assert script.delivered == [("a", 7), ("b", 8), ("c", 9)]
 
 
-def test_a_batch_of_unknown_fate_is_sent_again_with_its_sequence() -> None:
-    """After a lost connection nobody knows what arrived: same sequences, in order, one after the other."""
+def test_batch_with_unknown_result_is_retried_with_its_sequence() -> None:
+    """After a lost connection it is unknown what was appended: same sequences, in order, one after the other."""
     script = Script().ready()
     script.give("a", "b")
     script.lose(0)
@@ -181,8 +181,8 @@ def test_a_batch_of_unknown_fate_is_sent_again_with_its_sequence() -> None:
     assert script.delivered == [("a", 5), ("b", -1)]
 
 
-def test_new_batches_wait_while_an_older_one_waits_to_be_sent_again() -> None:
-    """Otherwise the broker would see a gap and, not knowing the producer, might accept it."""
+def test_new_batches_wait_for_an_older_retry() -> None:
+    """Otherwise the broker would see a gap and might, without state of the producer, accept it."""
     script = Script().ready()
     script.now_ms += 200
     script.give("a")
@@ -196,8 +196,8 @@ def test_new_batches_wait_while_an_older_one_waits_to_be_sent_again() -> None:
     assert script.sequences(1) == [("a", 0, 0), ("b", 0, 1)]
 
 
-def test_out_of_order_behind_an_open_batch_is_only_a_retry() -> None:
-    """The first batch failed for another reason, so those behind it arrived out of order; that heals itself."""
+def test_out_of_order_after_a_pending_batch_is_only_retried() -> None:
+    """The first batch failed for another reason, so those after it are out of order; the retry resolves that."""
     script = Script().ready()
     script.give("a", "b")
     script.answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -208,8 +208,8 @@ def test_out_of_order_behind_an_open_batch_is_only_a_retry() -> None:
     assert script.identities == [Identity(4000, 0)]
 
 
-def test_a_lost_sequence_begins_a_new_epoch_with_sequence_zero() -> None:
-    """The broker's log lost what came before: bump the epoch, number again from 0 (KIP-360)."""
+def test_lost_sequence_bumps_the_epoch_and_restarts_at_zero() -> None:
+    """The broker's log lost the preceding batches: bump the epoch, number again from 0 (KIP-360)."""
     script = Script().ready()
     script.give("a", "b", "c")
     script.answer(0, base_offset=0)
@@ -219,8 +219,8 @@ def test_a_lost_sequence_begins_a_new_epoch_with_sequence_zero() -> None:
     assert script.sequences(3) == [("b", 1, 0), ("c", 1, 1)]
 
 
-def test_no_batch_is_renumbered_while_it_may_be_in_the_log() -> None:
-    """`c` was lost on its way: only its own refusal proves that it is not in the log, so it is asked about under its old sequence first."""
+def test_batch_is_not_renumbered_while_it_may_be_in_the_log() -> None:
+    """`c` was lost in transit: only its own rejection proves that it is not in the log, so it is retried under its old sequence first."""
     script = Script().ready()
     script.give("a", "b", "c")
     script.answer(0, base_offset=0)
@@ -234,8 +234,8 @@ def test_no_batch_is_renumbered_while_it_may_be_in_the_log() -> None:
     assert script.delivered == [("a", 0), ("c", 1)]
 
 
-def test_a_partition_that_lost_nothing_ends_its_open_batches_under_the_old_epoch() -> None:
-    """An epoch bump concerns the whole producer, but a batch of unknown fate keeps its identity."""
+def test_unaffected_partition_completes_batches_under_the_old_epoch() -> None:
+    """An epoch bump concerns the whole producer, but a batch with unknown result keeps its epoch and sequence."""
     there = TopicPartition("t", 1)
     script = Script().ready([HERE, there])
     script.give("a")
@@ -248,7 +248,7 @@ def test_a_partition_that_lost_nothing_ends_its_open_batches_under_the_old_epoch
     assert script.sequences(3) == [("y", 1, 0)]
 
 
-def test_the_epoch_after_the_last_one_is_a_new_producer_id() -> None:
+def test_new_producer_id_follows_the_last_epoch() -> None:
     """Epochs are int16."""
     script = Script()
     script.step(Started())
@@ -262,8 +262,8 @@ def test_the_epoch_after_the_last_one_is_a_new_producer_id() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_batch_refused_for_good_fails_its_records_and_leaves_no_gap(error: ErrorCode) -> None:
-    """What follows goes on under a new epoch, because the sequence of the failed batch will never arrive."""
+def test_permanently_rejected_batch_fails_without_a_sequence_gap(error: ErrorCode) -> None:
+    """Later batches continue under a new epoch, because the sequence of the failed batch will never arrive."""
     script = Script().ready()
     script.give("a")
     script.answer(0, error)
@@ -272,8 +272,8 @@ def test_a_batch_refused_for_good_fails_its_records_and_leaves_no_gap(error: Err
     assert script.sequences(1) == [("b", 1, 0)]
 
 
-def test_a_record_is_given_up_after_the_delivery_timeout() -> None:
-    """delivery.timeout.ms; its fate stays unknown."""
+def test_record_fails_after_the_delivery_timeout() -> None:
+    """delivery.timeout.ms; its result remains unknown."""
     script = Script(delivery_timeout_ms=500)
     script.ready()
     script.give("a")
@@ -285,8 +285,8 @@ def test_a_record_is_given_up_after_the_delivery_timeout() -> None:
     assert script.sequences(1) == [("b", 1, 0)]
 
 
-def test_metadata_is_asked_for_again_only_after_the_backoff() -> None:
-    """A topic that does not exist yet must not become a busy loop."""
+def test_metadata_is_requested_again_only_after_the_backoff() -> None:
+    """A topic that does not exist yet must not cause a busy loop."""
     script = Script().ready(where=())
     script.give("a")
     script.step(MetadataArrived({}))
@@ -300,8 +300,8 @@ def test_metadata_is_asked_for_again_only_after_the_backoff() -> None:
     assert script.log.count(AskMetadata(("t",))) == asked + 2
 
 
-def test_an_idle_producer_never_wakes() -> None:
-    """Nothing to do is no timer at all."""
+def test_idle_producer_never_wakes() -> None:
+    """An idle producer has no timer."""
     script = Script().ready()
     script.give("a")
     script.answer(0, base_offset=0)

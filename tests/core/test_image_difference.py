@@ -1,4 +1,4 @@
-"""What a snapshot changes for a broker that knew an older image: what the log in between would have touched, as far as it made a difference."""
+"""What a snapshot changes for a broker with an older image: what the log in between would have touched, if it made a difference."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.metadata.image_difference import difference
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
-from tests.core.test_snapshot import FIRST_TOPIC, SECOND_TOPIC, a_long_life, partition, replayed
+from tests.core.test_snapshot import FIRST_TOPIC, SECOND_TOPIC, a_long_history, partition, replayed
 
-LIFE = a_long_life(21)
+HISTORY = a_long_history(21)
 
 
 def values(image: MetadataImage) -> dict[object, object]:
@@ -34,29 +34,29 @@ def named(changes: ImageChanges) -> set[object]:
     return {(kind, key) for kind, keys in rows.items() for key in keys}
 
 
-@pytest.mark.parametrize("cut", range(0, len(LIFE), 3))
-def test_a_difference_names_exactly_what_is_otherwise(cut: int) -> None:
-    """And nothing else: a broker reopens no partition because a snapshot came."""
-    before, after = replayed(LIFE[:cut]), replayed(LIFE)
+@pytest.mark.parametrize("cut", range(0, len(HISTORY), 3))
+def test_difference_names_exactly_what_changed(cut: int) -> None:
+    """A broker does not reopen its partitions because of a snapshot."""
+    before, after = replayed(HISTORY[:cut]), replayed(HISTORY)
     known, knows = values(before), values(after)
     changes = difference(before, after)
     assert named(changes) == {name for name in {*known, *knows} if known.get(name) != knows.get(name)}
     assert changes.features == (before.finalized_features != after.finalized_features)
-    touched = replayed(LIFE[:cut])
+    touched = replayed(HISTORY[:cut])
     touched.take_changes()
-    log = replayed(LIFE[cut:], touched).take_changes()
+    log = replayed(HISTORY[cut:], touched).take_changes()
     assert changes.registries <= log.registries
     assert named(changes) - {name for name in named(changes) if name[0] == "config"} <= named(log)  # type: ignore[index]
 
 
-def test_nothing_differs_from_itself() -> None:
-    assert not difference(replayed(LIFE), replayed(LIFE))
+def test_image_does_not_differ_from_itself() -> None:
+    assert not difference(replayed(HISTORY), replayed(HISTORY))
 
 
-def test_what_is_gone_comes_first() -> None:
-    """A topic that was deleted and made again is another topic: its old partitions are dropped before the new ones are opened."""
+def test_removals_come_first() -> None:
+    """A topic that was deleted and created again is another topic: its old partitions are dropped before the new ones are opened."""
     first = [TopicRecord(name="t", topic_id=SECOND_TOPIC), partition(SECOND_TOPIC, 0)]
     again = [RemoveTopicRecord(topic_id=SECOND_TOPIC), TopicRecord(name="t", topic_id=FIRST_TOPIC), partition(FIRST_TOPIC, 0)]
-    changes = difference(replayed(LIFE[:1] + first), replayed(LIFE[:1] + first + again))
+    changes = difference(replayed(HISTORY[:1] + first), replayed(HISTORY[:1] + first + again))
     assert list(changes.topics) == [SECOND_TOPIC, FIRST_TOPIC]
     assert list(changes.partitions) == [(SECOND_TOPIC, 0), (FIRST_TOPIC, 0)]

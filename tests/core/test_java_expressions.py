@@ -1,4 +1,4 @@
-"""Which texts are expressions of Java: the columns are answers of java.util.regex.Pattern of OpenJDK 17."""
+"""Which strings are valid Java expressions: the columns are results of java.util.regex.Pattern of OpenJDK 17."""
 
 import time
 
@@ -49,16 +49,16 @@ REFUSED = (
     "[z-a]",
 )
 BEYOND_RE2 = (r"(a)\1", "(?=a)", "(?<!a)", "a*+", "(?>a)", r"\R")
-"""Java takes them."""
+"""Java accepts them."""
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_what_java_and_re2_take_is_taken(text: str) -> None:
+def test_expression_accepted_by_java_and_re2_is_accepted(text: str) -> None:
     assert is_java_expression(text)
 
 
 @pytest.mark.parametrize("text", (*REFUSED, *BEYOND_RE2))
-def test_what_java_or_re2_refuses_is_refused(text: str) -> None:
+def test_expression_rejected_by_java_or_re2_is_rejected(text: str) -> None:
     assert not is_java_expression(text)
 
 
@@ -74,14 +74,14 @@ def test_what_java_or_re2_refuses_is_refused(text: str) -> None:
     ],
     ids=["nested", "many", "counted", "escapes", "categories", "numbers"],
 )
-def test_the_longest_text_takes_no_longer_than_its_length(text: str) -> None:
+def test_matching_is_linear_for_the_longest_string(text: str) -> None:
     """A string of the protocol has 32,767 bytes at most."""
     started = time.process_time()
     refuse_client_metrics("s", {"match": text[:32_767]}, DEFINITIONS)
     assert time.process_time() - started < 0.5
 
 
-def test_an_expression_that_re2_cannot_take_gets_the_error_of_an_invalid_one() -> None:
+def test_expression_unsupported_by_re2_returns_the_invalid_regex_error() -> None:
     for expression in ("(", "(?=a)"):
         refusal = refuse_client_metrics("s", {"match": f"client_id={expression}"}, DEFINITIONS)
         assert refusal is not None and refusal.error is ErrorCode.INVALID_CONFIG

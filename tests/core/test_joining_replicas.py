@@ -1,6 +1,7 @@
-"""When a follower joins the replicas in sync, and when acks=all is answered: the rules of a leader, one by one.
+"""When a follower joins the ISR, and when acks=all is acknowledged: the rules of a leader, one by one.
 
-Source: KAFKA-7128, KIP-497, KIP-841, KIP-903; kafka.cluster.Partition.{isFollowerInSync, handleAlterPartitionUpdate, checkEnoughReplicasReachOffset}.
+Source: KAFKA-7128, KIP-497, KIP-841, KIP-903; kafka.cluster.Partition.{isFollowerInSync, handleAlterPartitionUpdate,
+checkEnoughReplicasReachOffset}.
 """
 
 import pytest
@@ -27,15 +28,15 @@ EPOCH_START = 10
     [
         (10, 5, BROKER_EPOCH, True),
         (10, 10, BROKER_EPOCH, True),
-        (9, 5, BROKER_EPOCH, False),  # has what is committed as far as the leader knows, and lacks what its predecessor may have acknowledged
+        (9, 5, BROKER_EPOCH, False),  # has all records that the leader knows to be committed, but may lack some that its predecessor acknowledged
         (5, 5, BROKER_EPOCH, False),
         (11, 12, BROKER_EPOCH, False),
         (12, 12, BROKER_EPOCH, True),
-        (10, 5, BROKER_EPOCH + 1, False),  # the metadata know of a later incarnation
+        (10, 5, BROKER_EPOCH + 1, False),  # the metadata has a later incarnation
     ],
 )
-def test_who_joins_has_the_high_watermark_and_the_epoch_start(fetch_offset: int, high_watermark: int, eligible_epoch: int, joins: bool) -> None:
-    """And is alive, in the incarnation that the metadata know (KAFKA-7128, KIP-903)."""
+def test_joining_replica_has_the_high_watermark_and_the_epoch_start(fetch_offset: int, high_watermark: int, eligible_epoch: int, joins: bool) -> None:
+    """And is alive, in the incarnation that the metadata contains (KAFKA-7128, KIP-903)."""
     appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN,))
     reign = Reign(
         OWN,
@@ -55,8 +56,8 @@ def test_who_joins_has_the_high_watermark_and_the_epoch_start(fetch_offset: int,
     ("leader_epoch", "partition_epoch", "after"),
     [(3, 8, After.CHANGED), (3, 7, After.CHANGED), (3, 6, After.NOTHING), (2, 8, After.NOTHING), (4, 8, After.NOTHING)],
 )
-def test_an_answer_of_an_earlier_partition_epoch_changes_nothing(leader_epoch: int, partition_epoch: int, after: After) -> None:
-    """It tells of a set that was replaced since (Partition.handleAlterPartitionUpdate)."""
+def test_response_of_an_earlier_partition_epoch_is_ignored(leader_epoch: int, partition_epoch: int, after: After) -> None:
+    """It describes an ISR that has been replaced since (Partition.handleAlterPartitionUpdate)."""
     in_sync = InSyncReplicas((OWN,), leader_epoch=3, partition_epoch=7)
     proposal = in_sync.propose((OWN, FOLLOWER), (-1, BROKER_EPOCH))
     assert in_sync.on_answer(proposal, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=(OWN, FOLLOWER)) is after
@@ -66,7 +67,7 @@ def test_an_answer_of_an_earlier_partition_epoch_changes_nothing(leader_epoch: i
 
 
 def empty_replica() -> PartitionReplica:
-    """A replica whose log has no record."""
+    """A replica with an empty log."""
     return PartitionReplica(
         topic="t",
         partition=0,
@@ -85,7 +86,7 @@ def empty_replica() -> PartitionReplica:
     [({}, 1), ({"reads_committed": True}, 1), ({"is_follower": True}, 3)],
     ids=["consumer", "read_committed consumer", "follower"],
 )
-def test_only_followers_read_past_the_high_watermark(reader: dict[str, bool], end_offset: int) -> None:
+def test_only_followers_read_beyond_the_high_watermark(reader: dict[str, bool], end_offset: int) -> None:
     """Three batches are appended, and the follower has one of them (Partition.readRecords)."""
     replica = empty_replica()
     appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN, FOLLOWER))
@@ -109,8 +110,10 @@ def test_only_followers_read_past_the_high_watermark(reader: dict[str, bool], en
         (True, (OWN,), None),
     ],
 )
-def test_what_is_appended_while_enough_are_in_sync_is_answered_by_who_is_left(waits: bool, left: tuple[int, ...], error: ErrorCode | None) -> None:
-    """Before 3.7 the high watermark moves without them, and the append is answered with error 20; since then it waits (KIP-966)."""
+def test_append_is_acknowledged_by_the_remaining_isr_or_waits_since_3_7(waits: bool, left: tuple[int, ...], error: ErrorCode | None) -> None:
+    """Before 3.7 the high watermark advances without the removed replicas and the append returns error 20; since then
+    it waits (KIP-966).
+    """
     replica = empty_replica()
     appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER, 3), isr=(OWN, FOLLOWER, 3))
     rules = ReignRules(lag_max_ms=100, min_in_sync=2, waits_for_min_in_sync=waits)

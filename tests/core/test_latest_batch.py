@@ -1,4 +1,4 @@
-"""The variant that keeps one batch of each producer: one row for each case, beside what Apache Kafka says to it.   Source: KIP-758."""
+"""The variant that keeps one batch per producer: one row per case, beside the result of Apache Kafka.   Source: KIP-758."""
 
 import pytest
 
@@ -65,19 +65,19 @@ def code_of(verdict: Verdict) -> int | str:
     [
         (200, 209, APPEND, APPEND),
         (190, 199, at(290, 299), at(290, 299)),
-        (150, 159, SOMEWHERE, at(250, 259)),  # the fifth batch back: known to be there, no longer where
+        (150, 159, SOMEWHERE, at(250, 259)),  # the fifth batch back: a known duplicate without its offset
         (140, 149, SOMEWHERE, OUT_OF_ORDER),  # the sixth
         (100, 100, SOMEWHERE, OUT_OF_ORDER),  # 99 behind, the end of the range
         (99, 99, OUT_OF_ORDER, OUT_OF_ORDER),  # 100 behind
         (0, 150, SOMEWHERE, OUT_OF_ORDER),  # its end counts
         (195, 199, SOMEWHERE, OUT_OF_ORDER),  # a part of the latest batch
-        (195, 204, OUT_OF_ORDER, OUT_OF_ORDER),  # begins in what is there and ends behind it
+        (195, 204, OUT_OF_ORDER, OUT_OF_ORDER),  # begins in an appended batch and ends behind it
         (201, 201, OUT_OF_ORDER, OUT_OF_ORDER),  # a gap
         (LAST, LAST, OUT_OF_ORDER, OUT_OF_ORDER),
     ],
 )
-def test_what_lies_behind_the_latest_batch_is_there_already(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
-    """Within the range, without having seen it; the offset is known of the latest batch only."""
+def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
+    """Within the range, whether they were appended or not; the offset is known only of the latest batch."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(0, 20))) == (latest, five)
     figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("range", latest), ("five", five))})
 
@@ -94,14 +94,14 @@ def test_what_lies_behind_the_latest_batch_is_there_already(first: int, last: in
         (LAST, 21, OUT_OF_ORDER, OUT_OF_ORDER),  # across both ends
     ],
 )
-def test_the_range_goes_across_the_end_of_the_numbers(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
+def test_range_wraps_around_the_end_of_the_sequences(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
     """0 follows 2^31-1, and 2^31-1 lies behind 0."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(LAST - 59, 8))) == (latest, five)
     figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("wrapped_range", latest), ("wrapped_five", five))})
 
 
-def test_a_sequence_that_was_never_seen_is_taken_for_a_duplicate(figures) -> None:
-    """The harm of it: a producer that lost its way behind the end of the numbers is told that its records are there. They are nowhere."""
+def test_unseen_sequence_is_reported_as_duplicate(figures) -> None:
+    """The damage: a producer that is out of sequence after the wraparound receives an acknowledgement for records that are not in the log."""
     latest, five = states(make_batch(0, 10))
     astray = make_batch(LAST - 5, LAST)
     assert (latest.check(astray), five.check(astray)) == (SOMEWHERE, OUT_OF_ORDER)
@@ -120,8 +120,8 @@ def test_a_sequence_that_was_never_seen_is_taken_for_a_duplicate(figures) -> Non
         (2, 199, Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)),
     ],
 )
-def test_the_range_is_of_one_epoch(epoch: int, first: int, verdict: Verdict, figures) -> None:
-    """Another epoch is judged as ever."""
+def test_range_is_limited_to_one_epoch(epoch: int, first: int, verdict: Verdict, figures) -> None:
+    """Another epoch is handled as usual."""
     latest, five = states(make_batch(0, 9, epoch=3))
     assert latest.check(make_batch(first, epoch=epoch)) == five.check(make_batch(first, epoch=epoch)) == verdict
     figures(
@@ -131,8 +131,8 @@ def test_the_range_is_of_one_epoch(epoch: int, first: int, verdict: Verdict, fig
     )
 
 
-def test_where_nothing_is_remembered_there_is_nothing_behind() -> None:
-    """An unknown producer, or one of whom a marker is left, is judged as the release does."""
+def test_without_producer_state_no_sequence_is_behind() -> None:
+    """A producer that is unknown, or of which only a marker is left, is handled as in the release."""
     for policy in (POLICY, ProducerStatePolicy(unknown_producer=UnknownProducer.OUT_OF_ORDER)):
         latest, five = states(policy=policy)
         assert latest.check(make_batch(7)) == five.check(make_batch(7))
@@ -152,13 +152,15 @@ WHERE = TopicPartition("t", 0)
         (ProducerStateManager, UnknownProducer.UNKNOWN_PRODUCER_ID, [59, 0, 0], ["first", "second"], []),
     ],
 )
-def test_the_first_batch_of_a_producer_is_lost_if_a_later_one_is_appended_before_it(
+def test_first_batch_is_lost_if_a_later_one_is_appended_before_it(
     state: type[ProducerStateManager], unknown: UnknownProducer, answers: list[int], log: list[str], lost: list[str], figures
 ) -> None:
-    """The shortest history: two batches in flight, the first one is refused until enough replicas are in sync, the second one is not.
+    """The shortest history: two batches are in flight, the first is rejected for lack of in-sync replicas, the second
+    is not. Since 2.5 a leader accepts any first sequence of an unknown producer, so "at or below the latest" does not
+    prove that a batch was appended.
 
-    Since 2.5 a leader takes any first sequence of a producer that it does not know, so "at or below the latest" is no proof of being there.
-    The shipped rule answers 45, and the producer sends the batch again in its next epoch. Up to 2.4 the leader refuses the second batch: 59.
+    The shipped rule returns 45, and the producer sends the batch again in its next epoch. Up to 2.4 the leader
+    rejects the second batch: 59.
     """
     leader = state(ProducerStatePolicy(unknown_producer=unknown))
     producer = IdempotentProducer(ProducerSettings(linger_ms=0, batch_size_bytes=1, retry_backoff_ms=0))
@@ -172,7 +174,7 @@ def test_the_first_batch_of_a_producer_is_lost_if_a_later_one_is_appended_before
     assert [request.batches[0].base_sequence for request in waiting] == [0, 1]
     said, written, acknowledged = [], [], []
     refused, now_ms = waiting.pop(0), 0
-    waiting.append(refused)  # NOT_ENOUGH_REPLICAS, and nothing is appended; its answer arrives behind that of the second batch
+    waiting.append(refused)  # NOT_ENOUGH_REPLICAS, and nothing is appended; the response arrives after that of the second batch
     while waiting:
         request, now_ms = waiting.pop(0), now_ms + 1
         if request is refused:
@@ -193,13 +195,13 @@ def test_the_first_batch_of_a_producer_is_lost_if_a_later_one_is_appended_before
         waiting += [each for each in effects if isinstance(each, SendProduce)]
         acknowledged += [each.record.key for each in effects if isinstance(each, RecordDelivered)]
     assert (said, written) == (answers, log)
-    assert sorted(acknowledged) == ["first", "second"], "the application is told so of both"
+    assert sorted(acknowledged) == ["first", "second"], "the application receives an acknowledgement of both"
     assert [key for key in acknowledged if key not in written] == lost
     figures(**{f"answers_{state.__name__}_{unknown.name}".lower(): said, f"lost_{state.__name__}_{unknown.name}".lower(): len(lost)})
 
 
-def test_at_most_half_of_all_numbers_lie_behind(figures) -> None:
-    """Or what lies ahead would lie behind as well."""
+def test_at_most_half_of_all_sequences_are_behind(figures) -> None:
+    """Otherwise sequences ahead would be behind as well."""
     latest, _ = states(make_batch(0, 9), policy=ProducerStatePolicy(sequences_behind=SEQUENCES_BEHIND_MAX))
     verdicts = [latest.check(make_batch((9 - behind) % 2**31)) for behind in (SEQUENCES_BEHIND_MAX - 1, SEQUENCES_BEHIND_MAX)]
     assert verdicts == [SOMEWHERE, OUT_OF_ORDER]
@@ -212,8 +214,8 @@ def test_at_most_half_of_all_numbers_lie_behind(figures) -> None:
 
 @pytest.mark.parametrize("last", [0, 7, 2**30, LAST])
 @pytest.mark.parametrize(("window", "first_ambiguous"), [(2**30, None), (2**30 + 1, 2**30), (2**30 + 2, 2**30 - 1), (2**31 - 1, 2)])
-def test_past_2_to_the_30_numbers_that_are_under_way_count_as_duplicates(window: int, first_ambiguous: int | None, last: int, figures) -> None:
-    """758-12: numbers up to `window` ahead may be under way; the first of them that lies in the range behind, too, with the limit lifted."""
+def test_beyond_2_to_the_30_in_flight_sequences_count_as_duplicates(window: int, first_ambiguous: int | None, last: int, figures) -> None:
+    """758-12: sequences up to `window` ahead may be in flight; with the limit lifted the first of them is also in the range behind."""
     latest, _ = states(make_batch(last), policy=ProducerStatePolicy(sequences_behind=window))
 
     def is_ambiguous(ahead: int) -> bool:
@@ -226,10 +228,12 @@ def test_past_2_to_the_30_numbers_that_are_under_way_count_as_duplicates(window:
 
 
 @pytest.mark.parametrize(("window", "answers", "log"), [(2**30, [OUT_OF_ORDER, APPEND, APPEND], 2), (2**30 + 1, [SOMEWHERE, APPEND], 1)])
-def test_one_number_more_than_2_to_the_30_loses_a_batch_that_is_overtaken(window: int, answers: list[Verdict], log: int, figures) -> None:
-    """758-12: two batches hold the next 2^30 numbers, as many as either window lets a producer have under way; the second one arrives first.
+def test_window_above_2_to_the_30_loses_an_overtaken_batch(window: int, answers: list[Verdict], log: int, figures) -> None:
+    """758-12: two batches hold the next 2^30 sequences, as many as either window allows in flight; the second one
+    arrives first.
 
-    With 2^30 it is out of order and comes again; with one more it is called a duplicate, is acknowledged, and never in the log.
+    With 2^30 it is out of order and retried; with one more it is reported as a duplicate and acknowledged, but never
+    appended.
     """
     latest, _ = states(make_batch(0), policy=ProducerStatePolicy(sequences_behind=window))
     large, small = doctored(make_batch(1), last_offset_delta=2**30 - 2), make_batch(2**30)
@@ -249,7 +253,7 @@ def test_one_number_more_than_2_to_the_30_loses_a_batch_that_is_overtaken(window
 
 
 def test_one_batch_is_kept_and_a_restart_changes_nothing(figures) -> None:
-    """A snapshot holds one batch of each, which is all that this variant ever knew."""
+    """A snapshot holds one batch per producer, which is all that this variant ever keeps."""
     latest, five = states(*run(0, 20))
     assert (len(latest.entries[7].retained), len(five.entries[7].retained)) == (1, 5)
     again = LatestBatchStateManager(POLICY)

@@ -19,14 +19,14 @@ def epochs() -> LeaderEpochs:
         (-1, (-1, -1)),
         (0, (0, 10)),  # before the oldest: it ended where the oldest begins
         (2, (2, 20)),
-        (3, (2, 20)),  # never was: the one below
+        (3, (2, 20)),  # never existed: the one below
         (4, (4, 30)),
         (6, (4, 30)),
         (7, (7, LOG_END)),
         (8, (-1, -1)),  # not known here
     ],
 )
-def test_an_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, int]) -> None:
+def test_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, int]) -> None:
     """The latest one ends with the log."""
     assert epochs().end_offset_for(asked, LOG_END) == answer
     assert LeaderEpochs().end_offset_for(asked, LOG_END) == (-1, -1)
@@ -39,18 +39,18 @@ def test_an_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, 
         (8, 50, True, [(2, 10), (4, 20), (7, 30), (8, 50)]),
         (8, 30, True, [(2, 10), (4, 20), (8, 30)]),  # nothing was ever written in epoch 7
         (7, 25, True, [(2, 10), (4, 20), (7, 25)]),
-        (3, 15, True, [(2, 10), (3, 15)]),  # everything later contradicts it
+        (3, 15, True, [(2, 10), (3, 15)]),  # conflicts with everything later
     ],
 )
-def test_a_new_epoch_drops_what_contradicts_it(leader_epoch: int, start_offset: int, is_news: bool, starts: list[tuple[int, int]]) -> None:
-    """Epochs and their starts only grow."""
+def test_new_epoch_removes_conflicting_entries(leader_epoch: int, start_offset: int, is_news: bool, starts: list[tuple[int, int]]) -> None:
+    """Epochs and their start offsets only increase."""
     known = epochs()
     assert known.assign(leader_epoch, start_offset) is is_news
     assert list(known.starts) == starts
 
 
-def test_the_epoch_of_an_offset_and_of_a_cut_log() -> None:
-    """A cut takes the epochs along that began behind it."""
+def test_epoch_lookup_by_offset_and_after_truncation() -> None:
+    """A truncation removes the epochs that began behind it."""
     known = epochs()
     assert [known.epoch_at(offset) for offset in (5, 10, 29, 30)] == [None, 2, 4, 7]
     known.truncate_to(30)

@@ -1,4 +1,5 @@
-"""Leases, and what a partition says to messages: every verdict of the draft, both ways to read it where it contradicts itself.
+"""Leases, and how a partition validates messages: every result of the draft, in both readings where it contradicts
+itself.
 
 Source: the lease_pid draft.
 """
@@ -67,28 +68,28 @@ def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: b
         (5, 3, 2**30 + 100, Repeated(DUPLICATE)),
     ],
 )
-def test_a_message_is_next_repeated_or_refused(producer_id, generation, sequence, verdict, figures):
-    """One above the mark, in the known generation or the next; id 0 is never looked at."""
+def test_message_is_next_repeated_or_rejected(producer_id, generation, sequence, verdict, figures):
+    """One above the mark, in the known generation or the next; id 0 is never checked."""
     assert partition((5, 3, 9)).judge(message(producer_id, generation, sequence)) == verdict
     if producer_id == 5 and sequence == 10:
         figures(**{f"generation_{generation}": type(verdict).__name__})
 
 
-def test_sequences_and_generations_go_round():
+def test_sequences_and_generations_wrap_around():
     made = partition((5, LAST_SEQUENCE, LAST_SEQUENCE))
     assert made.judge(message(5, LAST_SEQUENCE, 0)) == NEXT
     assert made.judge(message(5, generation_after(LAST_SEQUENCE), 0)) == NEXT
     assert made.judge(message(5, LAST_SEQUENCE, LAST_SEQUENCE - 3)) == Repeated(DUPLICATE)
 
 
-def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease(figures):
-    """The zombie writes on between renewal and first message; from then on it is refused."""
+def test_first_message_of_a_successor_fences_the_zombie(figures):
+    """The zombie can write between the successor's renewal and its first message; after that it is rejected."""
     made = partition((5, 3, 9))
     renewed = lease(made, 5)
     assert renewed == Lease(producer_id=5, generation=4, sequence_number=10, expire_ms=86_400_000)
     assert made.judge(message(5, 3, 10)) == NEXT
     made.apply(message(5, 3, 10), 0)
-    assert made.judge(message(5, 4, 10)) == Refusal(ORDER), "somebody has written number 10: the successor has to ask again"
+    assert made.judge(message(5, 4, 10)) == Refusal(ORDER), "sequence 10 was already written: the successor must renew again"
     again = lease(made, 5)
     assert isinstance(again, Lease) and again.sequence_number == 11
     made.apply(message(5, 4, 11), 0)
@@ -96,8 +97,8 @@ def test_the_first_message_of_a_successor_shuts_the_zombie_out_and_not_its_lease
     figures(zombie_is_told=int(made.judge(message(5, 3, 12)).error))
 
 
-def test_two_that_renew_before_either_writes_have_the_same_generation(figures):
-    """A lease leaves no trace, so neither of them shuts the other out, and the second loses its message."""
+def test_two_renewals_before_a_write_share_a_generation(figures):
+    """A lease leaves no trace in the log, so neither fences the other, and the second producer loses its message."""
     made = partition((5, 3, 9))
     one, other = lease(made, 5), lease(made, 5)
     assert one == other and isinstance(one, Lease)
@@ -109,21 +110,21 @@ def test_two_that_renew_before_either_writes_have_the_same_generation(figures):
     )
 
 
-def test_a_check_changes_nothing_and_tells_how_far_the_log_is(figures):
+def test_check_changes_nothing_and_returns_the_position(figures):
     made = partition((5, 3, 9))
-    told = lease(made, 5, is_check=True)
-    assert told == Lease(producer_id=5, generation=3, sequence_number=10, expire_ms=86_400_000)
-    assert isinstance(told, Lease)
+    answer = lease(made, 5, is_check=True)
+    assert answer == Lease(producer_id=5, generation=3, sequence_number=10, expire_ms=86_400_000)
+    assert isinstance(answer, Lease)
     assert lease(made, 6, is_check=True) == Refusal(UNKNOWN)
     known = made.entries()
     figures(
-        generation_told=told.generation,
-        next_told=told.sequence_number,
+        generation_told=answer.generation,
+        next_told=answer.sequence_number,
         entries_after_the_check=[each.sequence_high_watermark for each in known],
     )
 
 
-def test_a_new_lease_has_a_drawn_generation_and_sequence_zero(figures):
+def test_new_lease_has_a_random_generation_and_sequence_zero(figures):
     assert lease(partition()) == Lease(producer_id=101, generation=77, sequence_number=0, expire_ms=86_400_000)
     assert lease(partition(), NOT_IDEMPOTENT) == Refusal(ErrorCode.INVALID_REQUEST)
     assert lease(partition(), 9) == Refusal(UNKNOWN)
@@ -136,7 +137,7 @@ def test_a_new_lease_has_a_drawn_generation_and_sequence_zero(figures):
     "reading, verdict",
     [(AnswerToRepeat.DUPLICATE, DUPLICATE), (AnswerToRepeat.SUCCESS, ErrorCode.NONE), (AnswerToRepeat.OUT_OF_ORDER, ORDER)],
 )
-def test_what_a_repeated_message_is_answered_is_a_reading(reading, verdict, figures):
+def test_answer_to_a_repeated_message_depends_on_the_reading(reading, verdict, figures):
     assert partition((5, 3, 9), readings=Readings(repeat=reading)).judge(message(5, 3, 4)) == Repeated(verdict)
     figures(**{f"repeat_{reading.name.lower()}": int(verdict)})
 
@@ -145,7 +146,7 @@ def test_what_a_repeated_message_is_answered_is_a_reading(reading, verdict, figu
     "reading, verdict",
     [(AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)), (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)), (AnswerToUnknown.TAKEN, NEXT)],
 )
-def test_what_an_unknown_producer_is_answered_is_a_reading(reading, verdict, figures):
+def test_answer_to_an_unknown_producer_depends_on_the_reading(reading, verdict, figures):
     assert partition(readings=Readings(unknown=reading)).judge(message(5, 3, 4)) == verdict
     figures(
         **{
@@ -154,7 +155,7 @@ def test_what_an_unknown_producer_is_answered_is_a_reading(reading, verdict, fig
     )
 
 
-def test_the_next_generation_may_begin_at_zero():
+def test_next_generation_may_begin_at_zero():
     made = partition((5, 3, 9), readings=Readings(next_generation=NextGeneration.BEGINS_AT_ZERO))
     renewed = lease(made, 5)
     assert isinstance(renewed, Lease) and (renewed.generation, renewed.sequence_number) == (4, 0)
@@ -172,14 +173,14 @@ def test_the_next_generation_may_begin_at_zero():
         (AskedExpiry.HONOURED, -1, 1000),
     ],
 )
-def test_what_is_made_of_the_asked_time_is_a_reading(reading, asked, granted, figures):
+def test_granted_expiry_depends_on_the_reading(reading, asked, granted, figures):
     found = lease(partition(readings=Readings(asked_expiry=reading, expire_ms=1000)), expire_ms=asked)
     assert isinstance(found, Lease) and found.expire_ms == granted
     figures(**{f"{reading.name.lower()}_{asked}".replace("-", "minus_"): found.expire_ms})
 
 
 @pytest.mark.parametrize("counts_from, is_kept", [(CountsFrom.LAST_SEEN, True), (CountsFrom.FIRST_SEEN, False)])
-def test_a_busy_producer_outlives_its_time_only_if_the_last_message_counts(counts_from, is_kept, figures):
+def test_busy_producer_outlives_its_lease_only_if_the_last_message_counts(counts_from, is_kept, figures):
     made = LeasedPartition(Readings(expire_ms=1000, counts_from=counts_from))
     for number in range(5):
         made.apply(message(5, 3, number), now_ms=300 * number)
@@ -196,8 +197,8 @@ def entry(producer_id: int, seen_ms: int = 0) -> LeasedProducerEntry:
     return LeasedProducerEntry(producer_id, 1, 0, seen_ms, seen_ms)
 
 
-def test_the_literal_list_loses_who_writes_out_of_order(figures):
-    """A server hands 101 to 105 out, and 105 writes first; a leader that takes over goes on with smaller ids."""
+def test_literal_expiry_list_loses_out_of_order_producers(figures):
+    """A server allocates 101 to 105, and 105 writes first; a new leader continues with smaller ids."""
     literal, repaired = LiteralList(), RepairedList()
     for producer_id in (105, 101, 103):
         literal.add(entry(producer_id))
@@ -210,7 +211,7 @@ def test_the_literal_list_loses_who_writes_out_of_order(figures):
     )
 
 
-def test_the_literal_direction_of_expiry_throws_the_youngest_away(figures):
+def test_literal_expiry_direction_removes_the_youngest(figures):
     literal, repaired = LiteralList(), RepairedList()
     for producer_id, seen_ms in ((101, 0), (102, 500), (103, 900)):
         literal.add(entry(producer_id, seen_ms))
@@ -221,8 +222,8 @@ def test_the_literal_direction_of_expiry_throws_the_youngest_away(figures):
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table(seed: int):
-    """A history of producers in any order: what the list has let go is due, and it knows whom the table knows."""
+def test_corrected_list_keeps_no_producer_shorter_than_a_table(seed: int):
+    """A history of producers in any order: whatever the list has removed is expired, and the list contains every producer of the table."""
     random = Random(seed)
     repaired, table, now_ms = RepairedList(), Table(), 0
     for _ in range(200):
@@ -244,7 +245,7 @@ def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table(seed:
 # Ids ---------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_ids_come_again_after_all_of_them_and_are_never_zero_or_all_ones(figures):
+def test_ids_repeat_only_after_all_others_and_are_never_zero_or_all_ones(figures):
     ids = [id_of(number, 8) for number in range(600)]
     assert set(ids) == set(range(1, 255)) and ids[:254] == ids[254:508]
     ids_of_32_bits = next(count for count in (2**32 - 3, 2**32 - 2, 2**32 - 1, 2**32) if id_of(count, 32) == id_of(0, 32))
@@ -258,7 +259,7 @@ def test_ids_come_again_after_all_of_them_and_are_never_zero_or_all_ones(figures
     )
 
 
-def test_a_reserve_gives_each_number_once_and_wastes_what_is_left(figures):
+def test_reserved_block_allocates_each_id_once_and_wastes_the_rest(figures):
     reserve = IdReserve()
     assert reserve.claim() is None
     reserve.take(NumberBlock(first_number=0, next_number=2))
@@ -274,7 +275,7 @@ def test_a_reserve_gives_each_number_once_and_wastes_what_is_left(figures):
 
 
 class NaivePartition:
-    """Remembers every message, and knows from them alone what may come next."""
+    """Keeps every message, and derives from them alone what may come next."""
 
     def __init__(self, expire_ms: int) -> None:
         self.messages: list[tuple[int, int, int, int]] = []
@@ -310,8 +311,8 @@ MESSAGES = 600
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed, figures):
-    """Producers go on, repeat, skip, come from generations of the past and the future, and after their time; now and then the server starts again."""
+def test_random_histories_match_a_model_with_full_history(seed, figures):
+    """Producers continue, repeat, skip, use past and future generations, and outlive their leases; at times the server restarts."""
     random = Random(seed)
     readings = Readings(expire_ms=1000, lookup=Lookup.TABLE)
     made, naive, now_ms = LeasedPartition(readings), NaivePartition(1000), 0
@@ -325,10 +326,10 @@ def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed, fi
         sequence = max(sequence + random.choice((1, 1, 1, 1, 0, -2, 2)), 0) if random.random() < 0.95 else 0
         made.expire(now_ms)
         naive.forget(now_ms)
-        told = name_of(made.judge(message(producer_id, generation, sequence)))
-        assert told == naive.verdict(producer_id, generation, sequence, now_ms), (producer_id, generation, sequence, now_ms)
-        seen.add(told)
-        if told == "next":
+        result = name_of(made.judge(message(producer_id, generation, sequence)))
+        assert result == naive.verdict(producer_id, generation, sequence, now_ms), (producer_id, generation, sequence, now_ms)
+        seen.add(result)
+        if result == "next":
             made.apply(message(producer_id, generation, sequence), now_ms)
             naive.messages.append((producer_id, generation, sequence, now_ms))
             position[producer_id] = (generation, sequence)
@@ -340,7 +341,7 @@ def test_random_histories_are_judged_as_by_one_who_remembers_everything(seed, fi
     figures(messages_a_history=MESSAGES)
 
 
-def test_a_log_that_was_cut_below_its_place_in_the_snapshot_is_replayed_from_its_beginning():
+def test_log_truncated_below_the_snapshot_is_replayed_from_its_start():
     stored = snapshot_of({("t", 0): (partition((5, 3, 9)), 10), ("t", 1): (partition((6, 1, 0)), 1)})
     made = partition((9, 9, 9))
     assert restore(stored, ("t", 0), made, end_offset=9) == 0 and made.entries() == []

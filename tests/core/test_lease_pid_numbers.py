@@ -1,4 +1,5 @@
-"""What the lease_pid draft leaves open in its numbers: the 0 of a new lease, the generation that is drawn, and the size of what a server keeps.
+"""Numbers that the lease_pid draft leaves open: the 0 of a new lease, the random generation, and the size of a server's
+state.
 
 Source: the lease_pid draft.
 """
@@ -36,8 +37,8 @@ def granted(leased: LeasedPartition, producer_id: int = ASKS_FOR_ONE) -> Lease:
         (ZERO_IS_MARK, ZERO_IS_NEXT, [0], [ErrorCode.UNKNOWN_PRODUCER_ID]),
     ],
 )
-def test_both_must_read_the_zero_of_a_new_lease_alike(server, client, sequences, answers, figures):
-    """LP-12: 0 is the next number or the mark. Where they differ the first message is refused: nothing is lost, and nothing is written."""
+def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(server, client, sequences, answers, figures):
+    """LP-12: 0 is the next sequence or the mark. If they differ the first message is rejected: nothing is lost, and nothing is written."""
     leased = LeasedPartition(Readings(sequence_of_lease=server))
     producer = LeasingProducer(LeasingSettings(sequence_of_lease=client, messages_per_request=1))
     sent, said, acknowledged = [], [], 0
@@ -61,27 +62,27 @@ def test_both_must_read_the_zero_of_a_new_lease_alike(server, client, sequences,
         figures(refused_where_they_differ=said.count(ErrorCode.UNKNOWN_PRODUCER_ID), messages_where_they_differ=len(sent))
 
 
-@pytest.mark.parametrize(("reading", "told"), [(ZERO_IS_NEXT, 3), (ZERO_IS_MARK, 2)])
+@pytest.mark.parametrize(("reading", "returned"), [(ZERO_IS_NEXT, 3), (ZERO_IS_MARK, 2)])
 @pytest.mark.parametrize("next_generation", NextGeneration)
-def test_a_renewed_lease_tells_the_next_number_or_the_mark(reading, told, next_generation):
+def test_renewed_lease_returns_the_next_sequence_or_the_mark(reading, returned, next_generation):
     leased = LeasedPartition(Readings(sequence_of_lease=reading, next_generation=next_generation))
     first = leased.readings.first_sequence
     for sequence in range(first, 3):
         leased.apply(LeasedMessage(producer_id=101, generation=77, sequence_number=sequence), 0)
     continues = next_generation is NextGeneration.CONTINUES
-    assert granted(leased, 101).sequence_number == (told if continues else 0)
+    assert granted(leased, 101).sequence_number == (returned if continues else 0)
     begins = 3 if continues else first
     assert leased.judge(LeasedMessage(producer_id=101, generation=78, sequence_number=begins)) == NEXT
 
 
 @pytest.mark.parametrize("reading", SequenceOfLease)
-def test_one_drawn_generation_of_all_and_the_one_before_let_an_old_producer_in(reading):
-    """LP-12: an id is used again under a drawn generation. Of 2^16 draws, each played, two meet the generation of the producer before."""
+def test_reused_id_with_a_random_generation_accepts_an_old_producer(reading):
+    """LP-12: an id is reused under a random generation. Of all 2^16 values two match the generation of the former producer."""
     found = collisions(16, reading)
     assert found == {REPEATED: 1, TAKEN: 1}
 
 
 @pytest.mark.parametrize(("partitions", "producers"), [(1, 0), (1, 1), (10, 10), (100, 3)])
-def test_a_snapshot_grows_with_partitions_and_producers_of_all_of_them(partitions, producers):
-    """LP-21: 16 bytes, 15 for each partition of a topic of one letter, and 32 for each producer of each partition."""
+def test_snapshot_size_grows_with_partitions_and_their_producers(partitions, producers):
+    """LP-21: 16 bytes, 15 for each partition of a topic with a one-letter name, and 32 for each producer of each partition."""
     assert snapshot_bytes(partitions, producers) == 16 + partitions * (15 + 32 * producers)

@@ -1,6 +1,6 @@
-"""Regular expressions that nodes apply to texts of others take no longer than those texts are long.
+"""Regular expressions that nodes apply to foreign strings match in linear time.
 
-What a client writes as an expression goes through RE2; these are the ones that stand in the code. A new one is tried without anybody listing it.
+Expressions from clients use RE2; these are the ones in the code. A new one is checked without being listed.
 """
 
 import importlib
@@ -17,9 +17,11 @@ import kraftsim.node
 import protocol
 
 TEXT_CHARACTERS = 16_000
-"""Half of what a string of the protocol may have."""
+"""Half the length of the longest protocol string."""
 SECONDS_MAX = 0.03
-"""A linear expression takes less than 5 ms of CPU time, one that goes back for each character 70 ms, one with nested repetitions never ends."""
+"""A linear expression takes less than 5 ms of CPU time, one that backtracks per character 70 ms, and one with nested
+repetitions never ends.
+"""
 ROOMS = (kraftsim.core, kraftsim.node, protocol)
 HEADS = ("", "a", "TLS_", "n,,n=a,r=", "a required ", "n,a=", "c=a,r=", "r=a,s=a,i=1", "0.", "host://[", "1@[")
 REPEATED = (
@@ -31,7 +33,7 @@ TAILS = ("", "!", "\0", "\n")
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
-    """Yield each expression that a module of a node holds, by its name."""
+    """Yield each expression in a module of a node, by its name."""
     for room in ROOMS:
         for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             module = importlib.import_module(found.name)
@@ -42,7 +44,7 @@ PATTERNS = dict(patterns())
 
 
 def longest_seconds(pattern: re.Pattern[str] | re.Pattern[bytes]) -> float:
-    """Return the longest time that one of many texts takes."""
+    """Return the longest time for any of many strings."""
     longest = 0.0
     for head, repeated, tail in product(HEADS, REPEATED, TAILS):
         text = head + repeated * (TEXT_CHARACTERS // len(repeated)) + tail
@@ -56,13 +58,13 @@ def longest_seconds(pattern: re.Pattern[str] | re.Pattern[bytes]) -> float:
 
 
 @pytest.mark.parametrize("name", sorted(PATTERNS))
-def test_an_expression_takes_no_longer_than_its_text(name: str) -> None:
+def test_expression_matching_is_linear(name: str) -> None:
     assert longest_seconds(PATTERNS[name]) < SECONDS_MAX
 
 
-def test_an_expression_that_takes_longer_is_noticed() -> None:
+def test_superlinear_expression_is_detected() -> None:
     assert longest_seconds(re.compile(r"a*a*b")) > SECONDS_MAX
 
 
-def test_there_are_expressions_to_try() -> None:
+def test_there_are_expressions_to_check() -> None:
     assert len(PATTERNS) > 20

@@ -1,4 +1,4 @@
-"""Which markers are asked of whom, what follows from the answers, and when a transaction is over.
+"""Which markers are sent to which brokers, how responses are handled, and when a transaction is complete.
 
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler; KAFKA-10080, KAFKA-16352.
 """
@@ -16,7 +16,7 @@ NONE, FENCED = ErrorCode.NONE, ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class Leaders:
-    """A queue of markers, and who leads what."""
+    """A queue of markers, and the leader of each partition."""
 
     def __init__(self, leaders: dict[TopicPartition, int | NoLeader], queue: type[MarkerQueue] = MarkerQueue) -> None:
         self.leaders = leaders
@@ -33,16 +33,16 @@ class Leaders:
         return ended
 
     def effects(self) -> list[str]:
-        """What is to be done, in words."""
-        return [_words(effect) for effect in self.queue.take_effects()]
+        """The pending effects, as text."""
+        return [_text(effect) for effect in self.queue.take_effects()]
 
     def answer(self, broker_id: int, errors: dict[TopicPartition, ErrorCode], producer_id: int = 1) -> list[str]:
-        """Let a broker answer, and return what follows."""
+        """Deliver a broker's response, and return the effects."""
         self.queue.on_answer(broker_id, {producer_id: errors})
         return self.effects()
 
 
-def _words(effect: Effect) -> str:
+def _text(effect: Effect) -> str:
     match effect:
         case SendMarkers():
             rows = (f"{marker.ended.transactional_id}:{''.join(topic for topic, _ in marker.partitions)}" for marker in effect.markers)
@@ -53,16 +53,16 @@ def _words(effect: Effect) -> str:
             return "retry later"
 
 
-def test_each_leader_is_asked_once_for_all_that_it_leads():
+def test_each_leader_receives_one_request_for_all_its_partitions():
     lab = Leaders({A: 1, B: 2, C: 1})
     ended = lab.end(A, B, C)
     assert lab.effects() == ["ask 1 x:ac", "ask 2 x:b"]
     assert lab.answer(1, {A: NONE, C: NONE}) == []
-    assert ended.entry.facts.partitions == (B,), "what is written is not told any more"
+    assert ended.entry.facts.partitions == (B,), "a written marker is not sent again"
     assert lab.answer(2, {B: NONE}) == ["complete x"]
 
 
-def test_while_a_broker_is_asked_what_comes_next_gathers():
+def test_markers_accumulate_while_a_request_is_in_flight():
     lab = Leaders({A: 1, B: 1})
     lab.end(A, name="x", producer_id=1)
     assert lab.effects() == ["ask 1 x:a"]
@@ -74,20 +74,20 @@ def test_while_a_broker_is_asked_what_comes_next_gathers():
     assert lab.effects() == ["complete y", "complete z"]
 
 
-def test_a_transaction_without_partitions_is_over_at_once():
+def test_transaction_without_partitions_completes_immediately():
     lab = Leaders({})
     lab.end()
     assert lab.effects() == ["complete x"]
 
 
-def test_a_partition_that_is_gone_needs_no_marker():
+def test_deleted_partition_needs_no_marker():
     lab = Leaders({A: 1})
     lab.end(A, B)
     assert lab.effects() == ["ask 1 x:a"]
     assert lab.answer(1, {A: NONE}) == ["complete x"]
 
 
-def test_where_nobody_leads_it_waits():
+def test_marker_waits_while_there_is_no_leader():
     lab = Leaders({A: NoLeader.UNKNOWN})
     lab.end(A)
     assert lab.effects() == ["retry later"]
@@ -110,7 +110,7 @@ def test_where_nobody_leads_it_waits():
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_what_could_not_be_written_is_asked_of_whoever_leads_then(error):
+def test_failed_marker_is_sent_to_the_current_leader(error):
     lab = Leaders({A: 1, B: 1})
     lab.end(A, B)
     lab.effects()
@@ -122,7 +122,7 @@ def test_what_could_not_be_written_is_asked_of_whoever_leads_then(error):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, FENCED])
-def test_whoever_is_overtaken_asks_nobody_any_more(error):
+def test_fenced_coordinator_sends_no_more_markers(error):
     lab = Leaders({A: 1, B: 2})
     lab.end(A, B)
     lab.effects()
@@ -133,14 +133,14 @@ def test_whoever_is_overtaken_asks_nobody_any_more(error):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_a_log_that_cannot_hold_markers_needs_none(error):
+def test_log_that_does_not_support_markers_needs_none(error):
     lab = Leaders({A: 1})
     lab.end(A)
     lab.effects()
     assert lab.answer(1, {A: error}) == ["complete x"]
 
 
-def test_a_lost_broker_is_asked_again_or_whoever_leads_instead():
+def test_marker_is_retried_at_the_lost_broker_or_the_new_leader():
     lab = Leaders({A: 1, B: 1})
     lab.end(A, B)
     lab.effects()
@@ -151,7 +151,7 @@ def test_a_lost_broker_is_asked_again_or_whoever_leads_instead():
     assert lab.effects() == ["ask 1 x:a", "ask 2 x:b"]
 
 
-def test_a_completion_that_cannot_be_written_now_is_written_later():
+def test_failed_completion_is_written_later():
     lab = Leaders({})
     ended = lab.end()
     assert lab.effects() == ["complete x"]
@@ -161,7 +161,7 @@ def test_a_completion_that_cannot_be_written_now_is_written_later():
     assert lab.effects() == ["complete x"]
 
 
-def test_what_another_coordinator_does_is_not_done_here():
+def test_completion_by_another_coordinator_is_not_repeated():
     lab = Leaders({A: 1, B: NoLeader.UNKNOWN})
     lab.end(A, B)
     lab.effects()
@@ -171,8 +171,8 @@ def test_what_another_coordinator_does_is_not_done_here():
     assert (lab.effects(), lab.queue.pending) == ([], {})
 
 
-def test_a_late_answer_does_not_touch_what_a_later_epoch_of_the_coordinator_asks():
-    """KAFKA-16352: the clean-up of the former one must not take the entry of the new one away."""
+def test_late_response_does_not_affect_a_later_coordinator_epoch():
+    """KAFKA-16352: the clean-up of the former epoch must not remove the entry of the new one."""
     lab = Leaders({A: 1, B: 2})
     lab.end(A)
     lab.effects()
@@ -185,7 +185,7 @@ def test_a_late_answer_does_not_touch_what_a_later_epoch_of_the_coordinator_asks
 
 
 class ForgetsByName(MarkerQueue):
-    """KAFKA-16352: whoever cleans up takes away what is there under the name."""
+    """KAFKA-16352: the clean-up removes the entry by its name."""
 
     def cancel(self, ended: EndedTransaction) -> None:
         self.pending.pop(ended.transactional_id, None)
@@ -194,7 +194,7 @@ class ForgetsByName(MarkerQueue):
         return ended.transactional_id in self.pending
 
 
-def test_the_bug_is_within_reach_of_its_part():
+def test_injected_bug_is_detected_by_these_tests():
     lab = Leaders({A: 1, B: 2}, ForgetsByName)
     lab.end(A)
     lab.effects()

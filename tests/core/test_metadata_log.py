@@ -1,4 +1,4 @@
-"""The metadata log and the two folds of it, the controller's and the broker's.   Source: KIP-500, KIP-778."""
+"""The metadata log and its two consumers, the controller's state and the broker's image.   Source: KIP-500, KIP-778."""
 
 import pytest
 from hypothesis import given, settings
@@ -44,15 +44,15 @@ def new_state() -> ControllerState:
         (21, PastTold.NEVER, "BeginTransactionRecord,FeatureLevelRecord,EndTransactionRecord"),
     ],
 )
-def test_an_empty_log_begins_with_the_level_of_the_cluster(level: int, past_told: PastTold, kinds: str) -> None:
-    """Since 3.4 also with the migration state (by 3.9 not below 3.6: KAFKA-17457; not since 4.0), since 3.6 inside a transaction."""
+def test_empty_log_begins_with_the_metadata_version(level: int, past_told: PastTold, kinds: str) -> None:
+    """Since 3.4 also with the migration state (3.9 omits it below level 3.6: KAFKA-17457; none since 4.0), since 3.6 in a transaction."""
     records = bootstrap_records(bootstrap_at(level), past_told)
     assert kinds_of(records) == kinds
     assert FeatureLevelRecord(name="metadata.version", feature_level=level) in records
 
 
-def test_a_transaction_that_was_left_open_is_aborted_by_the_next_controller() -> None:
-    """Else nothing would ever show again."""
+def test_open_metadata_transaction_is_aborted_by_the_next_controller() -> None:
+    """Otherwise no later record would become visible."""
     assert kinds_of(takeover_records(is_in_transaction=True)) == "AbortTransactionRecord"
     assert takeover_records(is_in_transaction=False) == []
 
@@ -72,13 +72,13 @@ SHUTS_DOWN = BrokerRegistrationChangeRecord(in_controlled_shutdown=1)
         (ProducerIdsRecord(), (0,) * 9),
     ],
 )
-def test_records_are_written_in_the_version_of_the_level(record: Message, versions: tuple[int, ...]) -> None:
-    """As running nodes of 3.3 to 4.0 wrote them.   Source: dumps of their metadata logs."""
+def test_records_have_the_version_of_the_level(record: Message, versions: tuple[int, ...]) -> None:
+    """As written by running nodes of 3.3 to 4.0.   Source: dumps of their metadata logs."""
     assert tuple(MetadataLevel(level).record_version(record) for level in (4, 7, 8, 11, 14, 17, 21, 22, 23)) == versions
 
 
-def test_records_of_a_transaction_show_at_its_end_all_at_once() -> None:
-    """And not at all if it is aborted; the offsets count all the same.   Source: KIP-868."""
+def test_records_of_a_transaction_become_visible_at_its_end() -> None:
+    """Not at all if it is aborted; the offsets advance all the same.   Source: KIP-868."""
     image = MetadataImage()
     feature = FeatureLevelRecord(name="metadata.version", feature_level=21)
     for offset, record in enumerate((BeginTransactionRecord(), feature, NoOpRecord())):
@@ -92,8 +92,8 @@ def test_records_of_a_transaction_show_at_its_end_all_at_once() -> None:
     assert [topic.name for topic in image.topics()] == ["later"] and image.highest_offset == 7
 
 
-def test_a_controller_undoes_an_aborted_transaction_even_when_it_was_committed() -> None:
-    """The high watermark may stand in the midst of a transaction; what it holds counts only at its end."""
+def test_controller_reverts_an_aborted_transaction_even_if_committed() -> None:
+    """The high watermark may be inside a transaction; its records take effect only at its end."""
     state = new_state()
     for offset, record in enumerate((BeginTransactionRecord(), TopicRecord(name="t", topic_id=b"t" * 16))):
         state.replay(record, offset)
@@ -104,14 +104,14 @@ def test_a_controller_undoes_an_aborted_transaction_even_when_it_was_committed()
 
 
 @pytest.mark.parametrize("fold", [new_state, MetadataImage])
-def test_an_unknown_record_stops_the_node(fold: type[MetadataImage]) -> None:
-    """Nobody may skip what it does not understand."""
+def test_unknown_record_stops_the_node(fold: type[MetadataImage]) -> None:
+    """A node must not skip a record that it cannot interpret."""
     with pytest.raises(AssertionError):
         fold().replay(CreateTopicsRequest(), 0)
 
 
-def test_an_image_tells_what_was_touched_since_it_was_asked() -> None:
-    """Each thing once, in the order in which it was touched first."""
+def test_image_reports_what_was_touched_since_the_last_call() -> None:
+    """Each entity once, in the order in which it was first touched."""
     image = MetadataImage()
     topic_id = b"t" * 16
     image.skip(0)
@@ -154,7 +154,7 @@ operations = st.lists(st.tuples(st.sampled_from(["register", "heartbeat", "shutd
 
 
 def propose(state: ControllerState, operation: str, number: int, next_offset: int, now_ms: int) -> object:
-    """Ask for one operation; a broker's incarnation changes every twenty seconds."""
+    """Request one operation; a broker's incarnation changes every twenty seconds."""
     broker = state.cluster.broker(number)
     epoch = -1 if broker is None else broker.broker_epoch
     match operation:
@@ -186,12 +186,14 @@ def propose(state: ControllerState, operation: str, number: int, next_offset: in
 
 @settings(max_examples=60, deadline=None)
 @given(operations, st.data())
-def test_the_log_alone_makes_the_state(story: list[tuple[str, int]], data: st.DataObject) -> None:
-    """A fresh controller, an image fed with the bytes, and a controller that reverted to a cut all know what the log up to there says."""
+def test_state_depends_only_on_the_log(history: list[tuple[str, int]], data: st.DataObject) -> None:
+    """A new controller, an image built from the bytes, and a controller reverted to an offset all have the state of
+    the log up to that offset.
+    """
     leader, log = new_state(), [parse_record(build_record(record, 0)) for record in bootstrap_records(bootstrap_at(21))]
     for offset, record in enumerate(log):
         leader.replay(record, offset)
-    for step, (operation, number) in enumerate(story):
+    for step, (operation, number) in enumerate(history):
         decision = propose(leader, operation, number, len(log), now_ms=step * 4000)
         for record in decision.records if isinstance(decision, Decision) else ():
             value = build_record(record, leader.record_version(record))

@@ -1,4 +1,4 @@
-"""A migration from ZooKeeper told in tests/core/scripts, step by step: what the driver of one controller does about what.   Source: KIP-866."""
+"""Scripts of a migration from ZooKeeper, step by step (tests/core/scripts): how the driver of one controller reacts.   Source: KIP-866."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,14 +15,14 @@ OWN = 3000
 STATES = {"none": NONE, "pre-migration": PRE_MIGRATION, "migration": MIGRATION, "post-migration": POST_MIGRATION}
 
 
-class Talk:
-    """The driver of controller 3000, told by lines such as "leads 3000 2", "news 500 pre-migration brokers 1 2", "done"."""
+class ScriptDriver:
+    """The driver of controller 3000, driven by lines such as "leads 3000 2", "news 500 pre-migration brokers 1 2", "done"."""
 
     def __init__(self) -> None:
         self.do_controller()
 
     def do_controller(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.driver = MigrationDriver(OWN, lambda: 0.5)
         self.claim = Claim(migration_version=0)
         self.claimed_version = 0
@@ -30,16 +30,18 @@ class Talk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         effects: list[do.DriverEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        return "\n".join(map(self._told, effects))
+        return "\n".join(map(self._line, effects))
 
     def do_poll(self) -> list[do.DriverEffect]:
         return self.driver.step(do.Polled())
 
     def do_leads(self, leader_id: str, leader_epoch: str) -> list[do.DriverEffect]:
-        return self.driver.step(do.LeaderChanged(None if leader_id == "nobody" else int(leader_id), int(leader_epoch)))
+        return self.driver.step(do.LeaderChanged(None if leader_id == "none" else int(leader_id), int(leader_epoch)))
 
     def do_read(self, *found: str) -> list[do.DriverEffect]:
-        """What stands in /migration: nothing yet; `begun`: a controller has claimed the cluster; `OFFSET EPOCH`: the copy is done up to there."""
+        """The contents of /migration: nothing yet; `begun`: a controller has claimed the cluster; `OFFSET EPOCH`: the
+        copy is complete up to there.
+        """
         if found == ("begun",):
             self.claim = replace(self.claim, znode=MigrationZnode(kraft_controller_id=3001, kraft_controller_epoch=1))
         elif found:
@@ -47,7 +49,9 @@ class Talk:
         return self.driver.step(do.Recovered(self.claim))
 
     def do_news(self, offset: str, epoch: str, state: str, *more: str) -> list[do.DriverEffect]:
-        """What is committed: `brokers N...` are registered and on their way; `snapshot`; `same`: no broker changed; else why it cannot begin."""
+        """What is committed: `brokers N...` are registered and migrating; `snapshot`; `same`: no broker changed; else
+        why the migration cannot begin.
+        """
         brokers = frozenset(int(each) for each in more if each.isdigit())
         news = Published(
             offset=int(offset),
@@ -62,7 +66,7 @@ class Talk:
         return self.driver.step(news)
 
     def do_zookeeper(self, *brokers: str) -> list[do.DriverEffect]:
-        """Who is registered there; "1*" holds partitions as well."""
+        """The brokers registered in ZooKeeper; "1*" also holds partitions."""
         registered = frozenset(int(each.strip("*")) for each in brokers)
         assigned = frozenset(int(each.strip("*")) for each in brokers if each.endswith("*"))
         return self.driver.step(do.BrokersSeen(registered, assigned))
@@ -78,28 +82,28 @@ class Talk:
     def do_in_step(self, offset: str, epoch: str) -> list[do.DriverEffect]:
         return self.driver.step(do.InStep(self.driver.claim.in_step(int(offset), int(epoch))))
 
-    def do_told(self) -> list[do.DriverEffect]:
+    def do_notified(self) -> list[do.DriverEffect]:
         return self.driver.step(do.Told())
 
     def do_fails(self, *why: str) -> list[do.DriverEffect]:
         return self.driver.step(do.Failed(" ".join(why)))
 
-    def _told(self, effect: do.DriverEffect) -> str:
+    def _line(self, effect: do.DriverEffect) -> str:
         match effect:
             case do.PollAfter(delay_ms):
                 return f"poll after {delay_ms:g} ms"
             case do.Recover():
                 return "read /migration"
             case do.LookForBrokers(migrating):
-                return f"who is in ZooKeeper, beside {sorted(migrating)}?"
+                return f"list ZooKeeper brokers besides {sorted(migrating)}"
             case do.ClaimController(claim):
-                return f"take /controller in epoch {claim.znode.kraft_controller_epoch}"
+                return f"claim /controller in epoch {claim.znode.kraft_controller_epoch}"
             case do.CopyToLog():
                 return "copy all to the log"
             case do.Sync(claim):
                 return f"compare all, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
             case do.TellEverything():
-                return "tell the brokers everything"
+                return "send full metadata to brokers"
             case do.Mirror(claim, is_snapshot):
                 return f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
             case do.Note(MigrationDriverMoved() as moved):
@@ -110,7 +114,7 @@ class Talk:
                 raise AssertionError(effect)
 
 
-@pytest.mark.parametrize("script", ["migration_takes_over", "migration_waits", "migration_goes_on_after_a_failover", "migration_falls_behind"])
-def test_a_migration_goes_as_its_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, Talk().answer)
+@pytest.mark.parametrize("script", ["migration_complete", "migration_waits", "migration_failover", "migration_write_failure"])
+def test_migration_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ScriptDriver().answer)

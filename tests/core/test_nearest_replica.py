@@ -1,4 +1,4 @@
-"""KIP-392: which replica a consumer is sent to."""
+"""KIP-392: the preferred read replica of a consumer."""
 
 import pytest
 
@@ -9,7 +9,7 @@ RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: "b"}
 
 
 def reign() -> Reign:
-    """Broker 1 leads; 2, 3 and 4 are in sync, 5 is not; 3 has more than 2."""
+    """Broker 1 leads; 2, 3 and 4 are in sync, 5 is not; 3 has more records than 2."""
     appointment = Appointment(leader_epoch=0, partition_epoch=0, replicas=(1, 2, 3, 4, 5), isr=(1, 2, 3, 4))
     rules = ReignRules(lag_max_ms=30_000, min_in_sync=1, waits_for_min_in_sync=True)
     made = Reign(1, appointment, log_end_offset=100, now_ms=0, rules=rules, eligible=lambda *_: True)
@@ -31,14 +31,14 @@ def reign() -> Reign:
         ("d", 50, None),
     ],
 )
-def test_a_consumer_is_sent_to_a_follower_of_its_rack_that_has_what_it_wants(client_rack, fetch_offset, nearest) -> None:
-    """The leader's own rack, no rack, an unknown one, and offsets that no follower there has, stay with the leader."""
+def test_consumer_is_sent_to_an_up_to_date_follower_in_its_rack(client_rack, fetch_offset, nearest) -> None:
+    """The leader serves its own rack, no rack, an unknown rack, and offsets that no follower in the rack has."""
     found = nearest_replica(reign(), own_rack="a", client_rack=client_rack, rack_of=RACKS.get, fetch_offset=fetch_offset, now_ms=10)
     assert found == nearest
 
 
-def test_of_two_that_are_equal_the_one_that_caught_up_last_is_nearest() -> None:
-    """And then the one with the greater id."""
+def test_of_two_equal_followers_the_last_caught_up_is_preferred() -> None:
+    """Then the one with the higher id."""
     made = reign()
     made.followers[2].on_fetch(100, 10, leader_end_offset=100, now_ms=20, broker_epoch=1)
     made.followers[3].on_fetch(100, 10, leader_end_offset=100, now_ms=15, broker_epoch=1)

@@ -34,9 +34,9 @@ TRUSTING = ProducerStatePolicy(verifies_transactions=False)
 
 
 def replica(
-    noted: list[Event], *, log_start_offset: int = 0, log_end_offset: int = 0, leader_epoch: int | None = 3, rules: AppendRules | None = None
+    emitted: list[Event], *, log_start_offset: int = 0, log_end_offset: int = 0, leader_epoch: int | None = 3, rules: AppendRules | None = None
 ) -> PartitionReplica:
-    """Return a partition that leads since epoch 3 unless told otherwise; epoch 1 began at offset 0."""
+    """Return a partition that has been leader since epoch 3 unless given otherwise; epoch 1 began at offset 0."""
     made = PartitionReplica(
         topic="lines",
         partition=2,
@@ -46,16 +46,16 @@ def replica(
         epochs=LeaderEpochs([EpochStart(1, 0)] if log_end_offset else []),
         producer_state=ProducerStateManager(TRUSTING),
         rules=rules or AppendRules(),
-        note=noted.append,
+        note=emitted.append,
     )
     if leader_epoch is not None:
         lead(made, leader_epoch)
-    noted.clear()
+    emitted.clear()
     return made
 
 
 def lead(partition: PartitionReplica, leader_epoch: int) -> bool:
-    """Let a partition without followers be led here."""
+    """Make this broker the leader of a partition without followers."""
     appointment = Appointment(leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,))
     rules = ReignRules(min_in_sync=min(partition.rules.min_in_sync_replicas, 1))
     return partition.lead(appointment, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True)
@@ -68,16 +68,16 @@ def append(partition: PartitionReplica, batch: RecordBatch) -> AppendDecision:
     return decision
 
 
-def test_a_batch_gets_the_next_offsets_and_the_epoch_of_its_leader(noted: list[Event]) -> None:
-    """Nothing but base offset and leader epoch changes in its bytes, so its checksum stays right."""
-    partition = replica(noted, log_end_offset=40)
+def test_append_assigns_offsets_and_the_leader_epoch(emitted: list[Event]) -> None:
+    """Only the base offset and the leader epoch change in its bytes, so its checksum remains valid."""
+    partition = replica(emitted, log_end_offset=40)
     batch = make_batch(0, 4)
     decision = append(partition, batch)
     written = RecordBatch(b"".join(decision.chunks()))
     assert (written.base_offset, written.last_offset, written.partition_leader_epoch) == (40, 44, 3)
     assert written.crc_is_valid() and written.crc == batch.crc
     assert (partition.log_end_offset, partition.high_watermark) == (45, 45)
-    assert noted == [
+    assert emitted == [
         BatchAppended(
             topic="lines",
             partition=2,
@@ -95,18 +95,18 @@ def test_a_batch_gets_the_next_offsets_and_the_epoch_of_its_leader(noted: list[E
     ]
 
 
-def test_a_decision_alone_changes_nothing(noted: list[Event]) -> None:
-    """If the write fails, the retry is judged as the first try was.   Source: KAFKA-6683."""
-    partition = replica(noted)
+def test_validation_alone_changes_nothing(emitted: list[Event]) -> None:
+    """If the write fails the retry is validated like the first attempt.   Source: KAFKA-6683."""
+    partition = replica(emitted)
     for _ in range(2):
         decision = partition.decide_append(make_batch(0), -1, NOW_MS)
         assert isinstance(decision, AppendDecision) and decision.first_offset == 0
-    assert noted == [] and partition.log_end_offset == 0
+    assert emitted == [] and partition.log_end_offset == 0
 
 
-def test_two_decisions_cannot_both_be_applied(noted: list[Event]) -> None:
-    """Between looking and writing nothing may come."""
-    partition = replica(noted)
+def test_two_validations_cannot_both_be_applied(emitted: list[Event]) -> None:
+    """No other append may come between validation and write."""
+    partition = replica(emitted)
     first, second = (partition.decide_append(make_batch(0, producer_id=producer_id), 1, NOW_MS) for producer_id in (1, 2))
     assert isinstance(first, AppendDecision) and isinstance(second, AppendDecision)
     partition.apply_append(first)
@@ -114,14 +114,16 @@ def test_two_decisions_cannot_both_be_applied(noted: list[Event]) -> None:
         partition.apply_append(second)
 
 
-def test_duplicate_batch_is_acknowledged_with_its_first_offset(noted: list[Event]) -> None:
-    """And nothing is written."""
-    partition = replica(noted)
+def test_duplicate_batch_is_acknowledged_with_its_first_offset(emitted: list[Event]) -> None:
+    """It is not written."""
+    partition = replica(emitted)
     append(partition, make_batch(0, 4))
     append(partition, make_batch(5, 6))
-    noted.clear()
+    emitted.clear()
     assert partition.decide_append(make_batch(0, 4), -1, NOW_MS) == Duplicate(first_offset=0, last_offset=4, log_append_time_ms=1000)
-    assert noted == [DuplicateAnswered(topic="lines", partition=2, first_offset=0, producer_id=7, producer_epoch=0, base_sequence=0, last_sequence=4)]
+    assert emitted == [
+        DuplicateAnswered(topic="lines", partition=2, first_offset=0, producer_id=7, producer_epoch=0, base_sequence=0, last_sequence=4)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,40 +136,42 @@ def test_duplicate_batch_is_acknowledged_with_its_first_offset(noted: list[Event
         (make_batch(0, epoch=-1), -1, AppendRules(), ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_a_refused_batch_is_noted_and_not_written(batch: RecordBatch, acks: int, rules: AppendRules, error: ErrorCode, noted: list[Event]) -> None:
-    """Request, replicas, batch, producer: in this order."""
-    partition = replica(noted)
+def test_rejected_batch_emits_an_event_and_is_not_written(
+    batch: RecordBatch, acks: int, rules: AppendRules, error: ErrorCode, emitted: list[Event]
+) -> None:
+    """Order of the checks: request, replicas, batch, producer."""
+    partition = replica(emitted)
     append(partition, make_batch(0, 4))
-    noted.clear()
+    emitted.clear()
     partition.rules = rules
     assert partition.decide_append(batch, acks, NOW_MS) == Refusal(error)
-    (event,) = noted
+    (event,) = emitted
     assert isinstance(event, ProduceRefused) and event.error_code == error and event.reason
     assert partition.log_end_offset == 5
 
 
-def test_replicas_in_sync_are_demanded_only_by_acks_all(noted: list[Event]) -> None:
-    """acks=1 is content with the leader."""
-    partition = replica(noted, rules=AppendRules(min_in_sync_replicas=2))
+def test_only_acks_all_requires_in_sync_replicas(emitted: list[Event]) -> None:
+    """acks=1 needs only the leader."""
+    partition = replica(emitted, rules=AppendRules(min_in_sync_replicas=2))
     assert isinstance(partition.decide_append(make_batch(0), 1, NOW_MS), AppendDecision)
 
 
-def test_a_topic_that_keeps_the_append_time_stamps_its_batches(noted: list[Event]) -> None:
-    """With a new checksum, because the timestamp is covered by it."""
-    partition = replica(noted, rules=AppendRules(keeps_append_time=True))
+def test_log_append_time_stamps_batches(emitted: list[Event]) -> None:
+    """With a new checksum, which covers the timestamp."""
+    partition = replica(emitted, rules=AppendRules(keeps_append_time=True))
     decision = append(partition, make_batch(0, timestamp=1))
     written = RecordBatch(b"".join(decision.chunks()))
     assert written.crc_is_valid() and written.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (written.max_timestamp, decision.max_timestamp) == (NOW_MS, NOW_MS)
-    noticed = next(event for event in noted if isinstance(event, BatchAppended))
-    assert noticed.crc == written.crc != make_batch(0, timestamp=1).crc, "followers note what they copy by it"
+    noticed = next(event for event in emitted if isinstance(event, BatchAppended))
+    assert noticed.crc == written.crc != make_batch(0, timestamp=1).crc, "followers emit it for replicated batches"
     assert partition.decide_append(make_batch(0, timestamp=1), -1, NOW_MS + 1) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=NOW_MS)
 
 
-def test_who_does_not_lead_answers_nothing(noted: list[Event]) -> None:
-    """NOT_LEADER_OR_FOLLOWER sends clients to look for the leader."""
+def test_non_leader_rejects_requests(emitted: list[Event]) -> None:
+    """NOT_LEADER_OR_FOLLOWER makes clients look up the leader."""
     refused = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    partition = replica(noted, leader_epoch=None)
+    partition = replica(emitted, leader_epoch=None)
     for _ in range(2):
         assert partition.decide_append(make_batch(0), -1, NOW_MS) == refused
         assert decide_read(partition, 0) == refused
@@ -176,16 +180,16 @@ def test_who_does_not_lead_answers_nothing(noted: list[Event]) -> None:
         partition.resign()
 
 
-def test_a_reign_begins_at_the_end_of_the_log_and_is_noted(noted: list[Event]) -> None:
-    """The checkpoint of leader epochs is written anew for each; resigning twice is one loss."""
-    partition = replica(noted, log_end_offset=40, leader_epoch=None)
+def test_leader_epoch_begins_at_the_log_end_and_emits_an_event(emitted: list[Event]) -> None:
+    """Each one rewrites the leader-epoch checkpoint; resigning twice emits one event."""
+    partition = replica(emitted, log_end_offset=40, leader_epoch=None)
     assert lead(partition, 3) and not lead(partition, 3)
     append(partition, make_batch(0))
     assert lead(partition, 5)
     partition.resign()
     partition.resign()
     assert list(partition.epochs.starts) == [(1, 0), (3, 40), (5, 41)]
-    assert [event for event in noted if not isinstance(event, BatchAppended)] == [
+    assert [event for event in emitted if not isinstance(event, BatchAppended)] == [
         LeaderElected(topic="lines", partition=2, leader_epoch=3, next_offset=40),
         IsrChanged(topic="lines", partition=2, leader_epoch=3, partition_epoch=3, isr="1"),
         LeaderElected(topic="lines", partition=2, leader_epoch=5, next_offset=41),
@@ -205,17 +209,17 @@ def test_a_reign_begins_at_the_end_of_the_log_and_is_noted(noted: list[Event]) -
         (41, -1, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (20, 2, -1, ErrorCode.FENCED_LEADER_EPOCH),
         (20, 4, -1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (20, -1, 4, ErrorCode.OFFSET_OUT_OF_RANGE),  # an epoch nobody knows
+        (20, -1, 4, ErrorCode.OFFSET_OUT_OF_RANGE),  # an unknown epoch
         (9, -1, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
-        (20, -1, 2, Diverging(leader_epoch=1, end_offset=40)),  # epoch 2 never was
-        (41, -1, 1, Diverging(leader_epoch=1, end_offset=40)),  # read more of epoch 1 than there is
+        (20, -1, 2, Diverging(leader_epoch=1, end_offset=40)),  # epoch 2 never existed
+        (41, -1, 1, Diverging(leader_epoch=1, end_offset=40)),  # the fetcher has more of epoch 1 than there is
     ],
 )
-def test_a_read_is_bounded_by_the_log_and_checked_by_epochs(
-    fetch_offset: int, current_epoch: int, last_fetched_epoch: int, answer: object, noted: list[Event]
+def test_read_is_bounded_by_the_log_and_checked_by_epoch(
+    fetch_offset: int, current_epoch: int, last_fetched_epoch: int, answer: object, emitted: list[Event]
 ) -> None:
     """The log has the offsets 10 to 39, all of epoch 1.   Source: KIP-320, KIP-595 for diverging epochs."""
-    partition = replica(noted, log_start_offset=10, log_end_offset=40)
+    partition = replica(emitted, log_start_offset=10, log_end_offset=40)
     read = decide_read(partition, fetch_offset, current_leader_epoch=current_epoch, last_fetched_epoch=last_fetched_epoch)
     match read:
         case ReadBounds():
@@ -227,9 +231,9 @@ def test_a_read_is_bounded_by_the_log_and_checked_by_epochs(
             assert read == answer
 
 
-def test_readers_of_committed_data_stop_at_the_oldest_open_transaction(noted: list[Event]) -> None:
-    """A reader beyond it gets nothing, and no error."""
-    partition = replica(noted)
+def test_read_committed_stops_at_the_oldest_open_transaction(emitted: list[Event]) -> None:
+    """A read beyond it returns no records and no error."""
+    partition = replica(emitted)
     append(partition, make_batch(0, producer_id=1))
     append(partition, make_batch(0, transactional=True))
     append(partition, make_batch(1, producer_id=1))
@@ -258,28 +262,28 @@ def test_readers_of_committed_data_stop_at_the_oldest_open_transaction(noted: li
         (77, 9, SearchTimestamp(timestamp=77, end_offset=40)),
     ],
 )
-def test_offsets_are_listed_by_timestamp(timestamp: int, api_version: int, answer: object, noted: list[Event]) -> None:
+def test_offsets_are_listed_by_timestamp(timestamp: int, api_version: int, answer: object, emitted: list[Event]) -> None:
     """-1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local, -5 latest tiered."""
-    partition = replica(noted, log_start_offset=10, log_end_offset=40)
+    partition = replica(emitted, log_start_offset=10, log_end_offset=40)
     assert decide_list_offset(partition, timestamp, api_version=api_version) == answer
     assert decide_list_offset(partition, timestamp, api_version=api_version, current_leader_epoch=2) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def test_a_silent_producer_is_forgotten_and_noted(noted: list[Event]) -> None:
+def test_inactive_producer_expires_and_emits_an_event(emitted: list[Event]) -> None:
     """After a day by default.   Source: KIP-854."""
-    partition = replica(noted)
+    partition = replica(emitted)
     append(partition, make_batch(0))
-    noted.clear()
+    emitted.clear()
     partition.expire_producers(999 + DAY_MS)
-    assert noted == []
+    assert emitted == []
     partition.expire_producers(1000 + DAY_MS)
-    assert noted == [ProducerStateExpired(topic="lines", partition=2, producer_id=7)]
+    assert emitted == [ProducerStateExpired(topic="lines", partition=2, producer_id=7)]
 
 
-@pytest.mark.parametrize(("cut_at", "copied"), [(12, 7), (8, 7), (7, -1), (3, -1)])
-def test_what_was_copied_behind_a_cut_is_not_taken_for_a_copy_of_this_log(cut_at: int, copied: int) -> None:
-    """Else local segments would go that are nowhere else."""
+@pytest.mark.parametrize(("truncated_to", "copied"), [(12, 7), (8, 7), (7, -1), (3, -1)])
+def test_remote_copies_beyond_a_truncation_do_not_count(truncated_to: int, copied: int) -> None:
+    """Otherwise local segments without a remote copy would be deleted."""
     followed = replica([], log_end_offset=12, leader_epoch=None)
     followed.copied_offset = 7
-    followed.on_cut(0, cut_at)
+    followed.on_cut(0, truncated_to)
     assert followed.copied_offset == copied

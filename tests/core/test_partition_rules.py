@@ -1,6 +1,6 @@
-"""What becomes of partitions: the record for every change, moves, places, and the indexes behind them.
+"""Partition changes: the record for every change, reassignments, placement, and the indexes.
 
-The same rules are held to Apache Kafka's controller by tests/apache_kafka/test_partition_rules.py.
+tests/apache_kafka/test_partition_rules.py checks the same rules against Apache Kafka's controller.
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, StripedReplicaPlacer, BrokersToIsrs.
 """
 
@@ -33,7 +33,7 @@ LEVEL = MetadataLevel(21)
 def partition(
     replicas: str = "123", isr: str = "123", leader: int = 1, removing: str = "", adding: str = "", recovering: int = 0
 ) -> PartitionRegistration:
-    """Return a partition whose replicas are the digits of a text."""
+    """Return a partition whose replicas are the digits of a string."""
     return PartitionRegistration(
         replicas=digits(replicas),
         directories=(HERE,) * len(replicas),
@@ -52,14 +52,14 @@ def digits(text: str) -> tuple[int, ...]:
 
 
 def change(before: PartitionRegistration, target: PartitionTarget, election: Election, active: str, level: MetadataLevel = LEVEL) -> str:
-    """Tell what a change says: only the fields that change."""
+    """Return a change as text: only the fields that change."""
     rules = ChangeRules(level=level, election=election, may_lead=lambda replica: str(replica) in active, default_directory=lambda replica: NEW)
     record = changed_partition(before, target, rules)
     if record is None:
         return ""
-    told = PartitionChangeRecord()
+    defaults = PartitionChangeRecord()
     names = ("leader", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
-    return " ".join(f"{name}={_short(getattr(record, name))}" for name in names if getattr(record, name) != getattr(told, name))
+    return " ".join(f"{name}={_short(getattr(record, name))}" for name in names if getattr(record, name) != getattr(defaults, name))
 
 
 def _short(value: object) -> str:
@@ -75,10 +75,10 @@ def isr(members: str) -> PartitionTarget:
 
 
 @pytest.mark.parametrize(
-    ("before", "target", "election", "active", "told"),
+    ("before", "target", "election", "active", "expected"),
     [
         (partition(), AS_IS, ONLINE, "123", ""),
-        # a broker leaves: the next in the order of the replicas leads; the last member stays although nobody leads
+        # a broker leaves: the next replica in order becomes leader; the last ISR member stays though there is no leader
         (partition(), isr("23"), ONLINE, "23", "leader=2 isr=23"),
         (partition(), isr("12"), ONLINE, "12", "isr=12"),
         (partition(isr="1"), isr(""), ONLINE, "23", "leader=-1"),
@@ -86,7 +86,7 @@ def isr(members: str) -> PartitionTarget:
         (partition(isr="1"), isr(""), UNCLEAN, "23", "leader=2 isr=2 leader_recovery_state=1"),
         (partition(isr="1", recovering=1), isr(""), UNCLEAN, "3", "leader=3 isr=3"),
         (partition(isr="1"), isr(""), UNCLEAN, "", "leader=-1"),
-        # a broker comes back
+        # a broker returns
         (partition(isr="1", leader=-1), AS_IS, ONLINE, "1", "leader=1"),
         (partition(isr="1", leader=-1), AS_IS, ONLINE, "2", ""),
         (partition(isr="1", leader=-1), AS_IS, UNCLEAN, "2", "leader=2 isr=2 leader_recovery_state=1"),
@@ -96,10 +96,10 @@ def isr(members: str) -> PartitionTarget:
         (partition(leader=2), AS_IS, PREFERRED, "23", ""),
         (partition(isr="23", leader=2), AS_IS, PREFERRED, "123", ""),
         (partition(isr="23", leader=2), AS_IS, PREFERRED, "3", "leader=3"),
-        # a leader asks for another ISR, in its own order, or has recovered
+        # a leader requests another ISR, in its own order, or has recovered
         (partition(isr="1"), isr("321"), ONLINE, "123", "isr=321"),
         (partition(isr="1", recovering=1), PartitionTarget(leader_recovery_state=0), ONLINE, "123", "leader_recovery_state=0"),
-        # moves: begun, completed by the ISR that grants it, completed at once, called off
+        # reassignments: started, completed by an ISR change, completed immediately, cancelled
         (
             partition(),
             PartitionTarget(replicas=digits("4123"), adding_replicas=(4,)),
@@ -136,30 +136,30 @@ def isr(members: str) -> PartitionTarget:
         (partition(), PartitionTarget(directories={2: HERE}), ONLINE, "123", ""),
     ],
 )
-def test_a_change_says_what_changes_and_nothing_else(
-    before: PartitionRegistration, target: PartitionTarget, election: Election, active: str, told: str
+def test_change_record_contains_only_what_changes(
+    before: PartitionRegistration, target: PartitionTarget, election: Election, active: str, expected: str
 ) -> None:
-    """Naming a leader begins a leader epoch, so the leader is named only where it has to be."""
-    assert change(before, target, election, active) == told
+    """Naming a leader starts a leader epoch, so the leader is named only if required."""
+    assert change(before, target, election, active) == expected
 
 
 @pytest.mark.parametrize(
-    ("level", "target", "election", "told"),
+    ("level", "target", "election", "expected"),
     [
-        (11, isr("12"), ONLINE, "leader=1 isr=12"),  # 3.5: every shrinking ISR costs a leader epoch (KAFKA-15021)
+        (11, isr("12"), ONLINE, "leader=1 isr=12"),  # 3.5: every ISR shrink bumps the leader epoch (KAFKA-15021)
         (12, isr("12"), ONLINE, "isr=12"),
         (16, PartitionTarget(replicas=digits("4123"), adding_replicas=(4,)), ONLINE, "replicas=4123 adding_replicas=4"),  # no directories
         (2, isr("4"), UNCLEAN, "leader=2 isr=2"),  # no recovery of leaders
     ],
 )
-def test_older_levels_say_it_differently(level: int, target: PartitionTarget, election: Election, told: str) -> None:
-    """What a record may hold depends on metadata.version."""
+def test_older_levels_write_different_records(level: int, target: PartitionTarget, election: Election, expected: str) -> None:
+    """metadata.version decides which fields a record may have."""
     active = "23" if election is UNCLEAN else "1234"
-    assert change(partition(), target, election, active, MetadataLevel(level)) == told
+    assert change(partition(), target, election, active, MetadataLevel(level)) == expected
 
 
-def test_a_partition_survives_its_own_record() -> None:
-    """At levels without directories they are zeros, which is how those who never heard of them are read."""
+def test_partition_round_trips_through_its_record() -> None:
+    """At levels without directories they are zero, as readers without the field see them."""
     whole = partition("4123", isr="14", leader=4, adding="4", removing="3", recovering=1)
     assert partition_of(partition_record(b"t" * 16, 3, whole, LEVEL)) == whole
     assert set(partition_of(partition_record(b"t" * 16, 3, whole, MetadataLevel(16))).directories) == {bytes(16)}
@@ -169,15 +169,15 @@ def test_a_partition_survives_its_own_record() -> None:
     ("target", "current", "replicas", "adding", "removing"),
     [("123", "123", "123", "", ""), ("321", "123", "321", "", ""), ("45", "213", "45123", "45", "123"), ("14", "132", "1423", "4", "23")],
 )
-def test_a_move_keeps_all_replicas_until_it_is_done(target: str, current: str, replicas: str, adding: str, removing: str) -> None:
-    """The target first, in its own order; who leaves behind it, by broker id."""
+def test_reassignment_keeps_all_replicas_until_it_completes(target: str, current: str, replicas: str, adding: str, removing: str) -> None:
+    """The target replicas first, in their order; then the removed replicas by broker id."""
     move = reassignment_to(digits(target), digits(current))
     assert (move.replicas, move.adding, move.removing, move.target) == (digits(replicas), digits(adding), digits(removing), digits(target))
 
 
 @pytest.mark.parametrize(("members", "done"), [("123", None), ("1234", None), ("45", "45"), ("123456", None), ("12345", "45"), ("", None)])
-def test_a_move_is_done_when_all_who_stay_are_in_sync(members: str, done: str | None) -> None:
-    """Who leaves does not count, and nobody else may be in the way."""
+def test_reassignment_completes_when_all_remaining_replicas_are_in_sync(members: str, done: str | None) -> None:
+    """Removed replicas do not count, and no others may be in the ISR."""
     move = reassignment_to(digits("45"), digits("123"))
     found = move.target_isr(tuple(member for member in digits(members) if member != 6), waits_for_all=True)
     assert found == (None if done is None else digits(done)) or members == "123456"
@@ -187,19 +187,19 @@ def test_a_move_is_done_when_all_who_stay_are_in_sync(members: str, done: str | 
     ("target", "current", "members", "done"),
     [("1234", "123", "134", "134"), ("234", "123", "34", "34"), ("234", "123", "23", None), ("24", "123", "14", None), ("24", "123", "24", "24")],
 )
-def test_later_only_newcomers_are_waited_for_unless_the_partition_shrinks(target: str, current: str, members: str, done: str | None) -> None:
-    """Somebody who was not in sync before need not be afterwards (KAFKA-19975)."""
+def test_later_releases_wait_only_for_added_replicas_unless_it_shrinks(target: str, current: str, members: str, done: str | None) -> None:
+    """A remaining replica that was not in sync before need not be in sync afterwards (KAFKA-19975)."""
     move = reassignment_to(digits(target), digits(current))
     assert move.target_isr(digits(members), waits_for_all=False) == (None if done is None else digits(done))
 
 
-# Eligible leaders ---------------------------------------------------------------------------------------------------------------------------------
+# Eligible leader replicas -------------------------------------------------------------------------------------------------------------------------
 
 
 def eligible(
     before: PartitionRegistration, target: PartitionTarget, active: str, election: Election = ONLINE, minimum: int = 2, unclean: str = ""
 ) -> str:
-    """Tell what a change says where replicas that left the ISR may lead (KIP-966)."""
+    """Return a change as text where replicas that left the ISR may lead (KIP-966)."""
     rules = ChangeRules(
         level=MetadataLevel(27),
         election=election,
@@ -217,26 +217,26 @@ SHORT = {"leader": "leader", "isr": "isr", "eligible_leader_replicas": "elr", "l
 
 
 def left(elr: str, isr: str = "", leader: int = -1, last: str = "") -> PartitionRegistration:
-    """Return a partition that some have left."""
+    """Return a partition that some replicas have left."""
     return replace(partition(isr=isr, leader=leader), eligible_leader_replicas=digits(elr), last_known_elr=digits(last))
 
 
 @pytest.mark.parametrize(
-    ("before", "target", "active", "options", "told"),
+    ("before", "target", "active", "options", "expected"),
     [
-        # who leaves an ISR that falls below the minimum is eligible; above it nobody is needed
+        # a replica that leaves an ISR below the minimum is eligible; above the minimum it is not
         (partition(), isr("23"), "23", {}, "leader=2 isr=23"),
         (partition(isr="12"), isr("1"), "13", {}, "isr=1 elr=2"),
         (partition(isr="1"), isr(""), "23", {}, "leader=-1 isr= elr=1 last=1"),
         (left("2", isr="1", leader=1), isr(""), "3", {}, "leader=-1 isr= elr=12 last=1"),
         (left("2", isr="1", leader=1), isr(""), "23", {}, "leader=2 isr=2 elr=1"),
         (left("3", isr="1", leader=1), isr("12"), "123", {}, "isr=12 elr="),
-        # one of them comes back, and leads what it has: nothing is lost
+        # one of them returns, and becomes leader: nothing is lost
         (left("12", last="1"), AS_IS, "2", {}, "leader=2 isr=2 elr=1 last="),
         (left("12", last="1"), AS_IS, "3", {}, ""),
         (left("12", last="1"), AS_IS, "3", {"election": UNCLEAN}, "leader=3 isr=3 elr= last= recovery=1"),
         (left("12", last="1"), AS_IS, "12", {"election": PREFERRED}, "leader=1 isr=1 elr=2 last="),
-        # an unclean shutdown takes it away; then only the last leader of all may lead, and may lack records
+        # an unclean shutdown removes it; then only the last known leader may lead, and may lack records
         (left("12", last="1"), AS_IS, "3", {"unclean": "1"}, "elr=2"),
         (left("2", last="1"), AS_IS, "3", {"unclean": "2"}, "elr="),
         (left("", last="1"), AS_IS, "12", {}, "leader=1 isr=1 last= recovery=1"),
@@ -244,29 +244,31 @@ def left(elr: str, isr: str = "", leader: int = -1, last: str = "") -> Partition
         (partition(isr="1"), isr(""), "2", {"unclean": "1"}, "leader=-1 isr= last=1"),
     ],
 )
-def test_who_left_the_isr_may_lead_as_long_as_nothing_was_acknowledged_without_it(
-    before: PartitionRegistration, target: PartitionTarget, active: str, options: dict[str, Any], told: str
+def test_eligible_leader_replica_may_lead_if_nothing_was_acknowledged_without_it(
+    before: PartitionRegistration, target: PartitionTarget, active: str, options: dict[str, Any], expected: str
 ) -> None:
-    """The minimum is 2 here. Source: KIP-966; the stories of tests/apache_kafka/test_partition_rules.py hold it to Apache Kafka 4.1 and 4.4."""
-    assert eligible(before, target, active, **options) == told
+    """The minimum is 2 here. Source: KIP-966; the scenarios of tests/apache_kafka/test_partition_rules.py compare it
+    with Apache Kafka 4.1 and 4.4.
+    """
+    assert eligible(before, target, active, **options) == expected
 
 
-def test_eligible_leaders_are_given_up_where_the_cluster_has_the_feature_no_more() -> None:
-    """Its level can go back to 0."""
+def test_eligible_leader_replicas_are_cleared_when_the_feature_is_disabled() -> None:
+    """Its level can be downgraded to 0."""
     rules = ChangeRules(level=MetadataLevel(27), election=ONLINE, may_lead=lambda replica: replica == 1, default_directory=lambda replica: NEW)
     record = changed_partition(left("2", isr="1", leader=1), AS_IS, rules)
     assert record is not None and record.eligible_leader_replicas == [] and record.isr is None
 
 
-def test_a_move_that_is_called_off_goes_back_uncleanly_if_only_newcomers_are_in_sync() -> None:
-    """Then the first old replica counts as in sync, which people must have allowed."""
+def test_cancelled_reassignment_with_only_added_replicas_in_sync_is_unclean() -> None:
+    """The first old replica then counts as in sync; unclean election must be allowed."""
     back = reverted(partition("45123", isr="1245", adding="45", removing="123"))
     assert (back.replicas, back.isr, back.is_unclean) == (digits("123"), digits("12"), False)
     back = reverted(partition("45123", isr="45", leader=4, adding="45", removing="123"))
     assert (back.replicas, back.isr, back.is_unclean) == (digits("123"), digits("1"), True)
 
 
-# Places -------------------------------------------------------------------------------------------------------------------------------------------
+# Placement ----------------------------------------------------------------------------------------------------------------------------------------
 
 
 def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerRegistration:
@@ -288,8 +290,10 @@ brokers = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans
 
 @settings(max_examples=200)
 @given(brokers, st.integers(1, 5), st.integers(1, 40), st.integers(0, 1000))
-def test_replicas_are_spread_and_the_first_is_in_service(drawn: list[tuple[str | None, bool]], factor: int, partitions: int, seed: int) -> None:
-    """Nobody twice in a partition, as many racks as can be, those out of service only where the others do not suffice; the seed decides the rest."""
+def test_replicas_are_spread_and_the_first_is_active(drawn: list[tuple[str | None, bool]], factor: int, partitions: int, seed: int) -> None:
+    """No broker twice in a partition, as many racks as possible, inactive brokers only if the active ones do not
+    suffice; the seed decides the rest.
+    """
     all_brokers = [broker(number, rack, fenced) for number, (rack, fenced) in enumerate(drawn)]
     placement = place_replicas(partitions, factor, all_brokers, random.Random(seed))
     serving = [each.broker_id for each in all_brokers if not each.fenced]
@@ -305,7 +309,7 @@ def test_replicas_are_spread_and_the_first_is_in_service(drawn: list[tuple[str |
 
 
 def test_every_broker_leads_equally_often() -> None:
-    """Three rounds of five brokers: also after the order was shuffled. With several racks that is not promised."""
+    """Three rounds of five brokers, also after a shuffle. With several racks this is not guaranteed."""
     placement = place_replicas(15, 3, [broker(number) for number in range(5)], random.Random(7))
     assert not isinstance(placement, Refusal)
     assert set(Counter(replicas[0] for replicas in placement).values()) == {3}
@@ -327,8 +331,8 @@ steps = st.lists(
 )
 
 
-def told(table: TopicTable) -> object:
-    """Return everything that can be asked of a table."""
+def queries(table: TopicTable) -> object:
+    """Return the results of all queries of a table."""
     return (
         [(topic.name, topic.topic_id, dict(sorted(topic.partitions.items()))) for topic in table.topics()],
         [table.with_isr_member(broker_id) for broker_id in range(5)],
@@ -356,12 +360,12 @@ def carry_out(table: TopicTable, step: tuple[str, int, int, list[str], int, bool
 
 @settings(max_examples=100)
 @given(steps, st.integers(0, 25))
-def test_the_indexes_say_what_the_partitions_say_and_go_back_with_them(story: list[tuple[str, int, int, list[str], int, bool]], cut: int) -> None:
-    """Undone to a cut, a table is the one that went only so far; and what is asked of the indexes is what a walk would find."""
-    cut = min(cut, len(story))
+def test_indexes_agree_with_the_partitions_also_after_a_revert(history: list[tuple[str, int, int, list[str], int, bool]], cut: int) -> None:
+    """Reverted to an offset, a table equals one that was built only up to that offset; every index lookup equals a full scan."""
+    cut = min(cut, len(history))
     journal, plain = Journal(), TopicTable(Journal())
     table = TopicTable(journal)
-    for offset, step in enumerate(story):
+    for offset, step in enumerate(history):
         journal.mark(offset)
         carry_out(table, step)
         if offset < cut:
@@ -375,4 +379,4 @@ def test_the_indexes_say_what_the_partitions_say_and_go_back_with_them(story: li
     assert table.imbalanced() == [key for key, held in walked if held.leader != held.replicas[0]]
     assert table.reassigning() == [key for key, held in walked if held.adding_replicas]
     journal.revert_to(cut)
-    assert told(table) == told(plain)
+    assert queries(table) == queries(plain)

@@ -1,4 +1,4 @@
-"""Producer ids as KIP-730's text wants or rejects them: each variant, and the trouble that the text foresees.   Source: KIP-730."""
+"""Producer ids as KIP-730's text specifies or rejects them: each variant, and the problems that the text predicts.   Source: KIP-730."""
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.producer_ids.block import ProducerIdBlock
@@ -21,7 +21,7 @@ from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 
 def given(decision: object, *controls: ResizableProducerIdControl | RepeatingProducerIdControl) -> ProducerIdBlock:
-    """Replay what was decided, and return the block."""
+    """Replay a decision, and return the block."""
     assert isinstance(decision, Decision), decision
     for control in controls:
         for record in decision.records:
@@ -32,7 +32,7 @@ def given(decision: object, *controls: ResizableProducerIdControl | RepeatingPro
 
 
 def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingBlockClient:
-    """A broker's source with one block in stock."""
+    """A broker's source with one block available."""
     made = kind(broker_epoch=lambda: 5, note=lambda event: None)
     made.claim(0)
     made.take_effects()
@@ -44,8 +44,8 @@ def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
     return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, note=lambda event: None)
 
 
-def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_on_behind_them(figures) -> None:
-    """The size travels in the answer, so that it can change while brokers hold blocks."""
+def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> None:
+    """The response contains the size, so it can change while brokers hold blocks."""
     first = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second.resize(10)
@@ -62,7 +62,7 @@ def test_blocks_of_any_size_follow_each_other_and_controllers_of_other_sizes_go_
     )
 
 
-def test_the_last_block_is_the_last_whole_one_of_the_size_that_holds(figures) -> None:
+def test_last_block_is_the_last_complete_one_of_the_current_size(figures) -> None:
     control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     control.replay(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2**63 - 1 - 10))
     ids_left = 2**63 - 1 - control.next_producer_id
@@ -77,7 +77,7 @@ def test_the_last_block_is_the_last_whole_one_of_the_size_that_holds(figures) ->
     figures(ids_left=ids_left, refused_with_blocks_of=refused[0], given_with_blocks_of=last.size)
 
 
-def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths(figures) -> None:
+def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures) -> None:
     for size, mark in ((1000, 900), (10, 9), (1, 0)):
         source = client(PrefetchingBlockClient, size)
         asked = []
@@ -89,7 +89,7 @@ def test_a_block_of_any_size_is_spent_and_the_next_one_asked_for_at_nine_tenths(
         figures(**{f"asked_at_id_of_{size}": asked[0]})
 
 
-def test_who_asks_only_when_nothing_is_left_sends_a_client_away_for_each_block(figures) -> None:
+def test_fetching_only_when_exhausted_rejects_a_client_per_block(figures) -> None:
     source = client(OnDemandBlockClient, 10)
     assert [source.claim(0) for _ in range(10)] == list(range(10)) and source.take_effects() == []
     refused = source.claim(0)
@@ -98,14 +98,14 @@ def test_who_asks_only_when_nothing_is_left_sends_a_client_away_for_each_block(f
     figures(error_when_nothing_is_left=int(refused.error))
 
 
-def test_who_asks_with_the_first_id_has_the_whole_block_for_waiting() -> None:
+def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
     source = client(EagerBlockClient, 10)
     assert source.claim(0) == 0 and len(source.take_effects()) == 1
     source.on_response(ErrorCode.NONE, 10, 10, 0)
     assert [source.claim(0) for _ in range(19)] == list(range(1, 20))
 
 
-def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that(figures) -> None:
+def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures) -> None:
     for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
         for error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             source = kind(broker_epoch=lambda: 5, note=lambda event: None)
@@ -123,13 +123,13 @@ def test_to_have_no_right_ends_the_broker_of_the_text_and_only_that(figures) -> 
                     },
                 )
             source.claim(60)
-            assert len(source.take_effects()) == 1, "the shipped broker asks again after its pause, and so would this one if it lived"
+            assert len(source.take_effects()) == 1, "the released broker retries after its backoff, and so would this one if it were running"
 
 
-# A request that is answered twice alike --------------------------------------------------------------------------------------------------------
+# An idempotent request -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_comes_again_has_the_same_block_and_burns_none() -> None:
+def test_retried_request_returns_the_same_block() -> None:
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     block = given(control.decide_allocate(1, 5, 1), control)
     assert given(control.decide_allocate(1, 5, 1), control) == block and control.next_producer_id == 1000
@@ -137,14 +137,14 @@ def test_a_request_that_comes_again_has_the_same_block_and_burns_none() -> None:
     assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 2000
 
 
-def test_what_the_controller_forgets_at_a_failover_burns_a_block_after_all() -> None:
+def test_request_forgotten_at_failover_wastes_a_block() -> None:
     first = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     given(first.decide_allocate(1, 5, 1), first, second)
     assert given(second.decide_allocate(1, 5, 1), second).first_producer_id == 1000
 
 
-def test_a_block_that_was_not_committed_is_forgotten_with_its_request() -> None:
+def test_uncommitted_block_is_discarded_with_its_request() -> None:
     journal = Journal()
     control = RepeatingProducerIdControl(journal, lambda broker_id, epoch: True)
     journal.mark(10)
@@ -152,21 +152,21 @@ def test_a_block_that_was_not_committed_is_forgotten_with_its_request() -> None:
     journal.revert_to(10)
     journal.mark(11)
     assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 0
-    assert given(control.decide_allocate(1, 5, 1), control).first_producer_id == 1000, "its first block is another broker's now"
+    assert given(control.decide_allocate(1, 5, 1), control).first_producer_id == 1000, "its first block now belongs to another broker"
 
 
-def test_the_size_that_is_set_for_all_brokers_goes_before_the_one_that_a_controller_was_told() -> None:
-    told: dict[str, str] = {}
-    control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True, told.get, size=50)
+def test_cluster_default_block_size_overrides_the_controllers_properties() -> None:
+    configs: dict[str, str] = {}
+    control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True, configs.get, size=50)
     sizes = []
     for value in (None, "7", "0", "seven", str(2**31), "100000"):
-        told |= {BLOCK_SIZE_CONFIG: value} if value is not None else {}
+        configs |= {BLOCK_SIZE_CONFIG: value} if value is not None else {}
         sizes.append(given(control.decide_allocate(1, 5), control).size)
     assert sizes == [50, 7, 50, 50, 50, 100_000]
 
 
-def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_given_away(figures) -> None:
-    """The class of bugs for which KIP-730 rejected it: the shipped controller gives another block."""
+def test_restarted_request_counter_in_the_same_epoch_repeats_ids(figures) -> None:
+    """The class of bugs for which KIP-730 rejected it: the released controller allocates another block."""
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     before = given(control.decide_allocate(1, 5, 1), control)
     after_a_restart = given(control.decide_allocate(1, 5, 1), control)
@@ -175,37 +175,37 @@ def test_a_broker_that_counts_anew_in_the_same_epoch_is_given_ids_that_it_has_gi
     figures(ids_given_again=after_a_restart.size)
 
 
-def test_a_broker_that_asks_in_a_loop_with_one_number_takes_one_block() -> None:
+def test_requests_in_a_loop_with_one_number_take_one_block() -> None:
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     for _ in range(1000):
         given(control.decide_allocate(1, 5, 1), control)
     assert control.next_producer_id == 1000
 
 
-def test_two_machines_with_one_broker_id_and_a_reused_epoch_give_the_same_ids_to_their_clients(figures) -> None:
-    """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and its memory of requests says it all."""
+def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures) -> None:
+    """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and repeats the response it remembers."""
     ids = {}
     for numbers_each_request, control in (
         (True, RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)),
         (False, ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)),
     ):
         machines = [PrefetchingBlockClient(broker_epoch=lambda: 5, note=lambda event: None) for _ in range(2)]
-        told = []
+        blocks = []
         for machine in machines:
             machine.claim(0)
             machine.take_effects()
             block = given(control.decide_allocate(1, 5, 1 if numbers_each_request else None), control)
             machine.on_response(ErrorCode.NONE, block.first_producer_id, block.size, 0)
-            told.append({machine.claim(0) for _ in range(500)})
-        ids[numbers_each_request] = len(told[0] & told[1])
+            blocks.append({machine.claim(0) for _ in range(500)})
+        ids[numbers_each_request] = len(blocks[0] & blocks[1])
     assert ids == {True: 500, False: 0}
     figures(ids_of_two_brokers=ids[True], ids_of_two_brokers_shipped=ids[False])
 
 
-# Ids that nobody is asked for ------------------------------------------------------------------------------------------------------------------
+# Ids without coordination ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_given(figures) -> None:
+def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figures) -> None:
     disks = {broker_id: [0] for broker_id in (0, 1, 2**BROKER_BITS - 1)}
     ids = []
     for broker_id, disk in disks.items():
@@ -218,8 +218,8 @@ def test_brokers_that_ask_nobody_never_meet_and_come_back_behind_what_they_have_
     figures(ids_of_three_brokers=len(ids), given_twice=len(ids) - len(set(ids)))
 
 
-def test_its_first_trouble_is_the_range_that_zookeeper_has_given_away() -> None:
-    """Only a broker with id 0 begins within it, and one may be called so."""
+def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
+    """Only a broker with id 0 starts within it, and 0 is a valid id."""
     given_away = range(block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}').first_producer_id)
     again = []
     for broker_id in (0, 1):
@@ -228,20 +228,20 @@ def test_its_first_trouble_is_the_range_that_zookeeper_has_given_away() -> None:
     assert again == [len(given_away), 0] == [5000, 0]
 
 
-def test_its_second_trouble_is_a_broker_that_does_not_fit(figures) -> None:
-    """An id beyond the bits, no id at all, and a counter that has used up its own bits."""
+def test_uncoordinated_ids_cannot_represent_every_broker(figures) -> None:
+    """An id that exceeds the bits, no id at all, and a counter that has used up its own bits."""
     misfits = ((-1, [0]), (2**BROKER_BITS, [0]), (1, [1 << COUNTER_BITS]))
-    told = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]
-    assert all(isinstance(each, Refusal) for each in told)
+    results = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]
+    assert all(isinstance(each, Refusal) for each in results)
     assert uncoordinated(2**BROKER_BITS - 1, [0]).claim(0) == (2**BROKER_BITS - 1) << COUNTER_BITS
-    figures(misfits=len(misfits), refused_without_an_id=sum(isinstance(each, Refusal) for each in told))
+    figures(misfits=len(misfits), refused_without_an_id=sum(isinstance(each, Refusal) for each in results))
 
 
-def test_its_third_trouble_is_a_disk_that_is_lost() -> None:
-    """The same ids once more, and nobody notices; a disk that stays lets it go on behind what it has given."""
+def test_uncoordinated_ids_repeat_after_a_lost_disk() -> None:
+    """The same ids again, undetected; with its disk the broker continues after its last id."""
     disk = [0]
-    lives = [uncoordinated(3, told) for told in (disk, [0])]
-    before, after_a_loss = ({life.claim(0) for _ in range(1000)} for life in lives)
-    goes_on = uncoordinated(3, disk)
-    after_a_restart = {goes_on.claim(0) for _ in range(1000)}
+    incarnations = [uncoordinated(3, stored) for stored in (disk, [0])]
+    before, after_a_loss = ({incarnation.claim(0) for _ in range(1000)} for incarnation in incarnations)
+    continues = uncoordinated(3, disk)
+    after_a_restart = {continues.claim(0) for _ in range(1000)}
     assert after_a_loss == before and not after_a_restart & before

@@ -1,4 +1,4 @@
-"""No producer id twice: the controller's blocks, and what brokers make of them.   Source: KIP-730."""
+"""No producer id twice: the controller's blocks, and their use by brokers.   Source: KIP-730."""
 
 import pytest
 from hypothesis import given
@@ -26,8 +26,8 @@ def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Jou
     return producer_ids, journal
 
 
-def test_the_first_block_begins_at_zero_and_the_record_names_the_next_one(figures) -> None:
-    """The record holds the first id that is *not* given away.   Source: KAFKA-15552 is what happens otherwise."""
+def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures) -> None:
+    """The record contains the first id that is *not* allocated.   Source: KAFKA-15552 shows the consequence of a mix-up."""
     decision = control()[0].decide_allocate(1, 5)
     assert decision == Decision(
         [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)], ProducerIdBlock(first_producer_id=0, size=1000)
@@ -39,8 +39,8 @@ def test_the_first_block_begins_at_zero_and_the_record_names_the_next_one(figure
     )
 
 
-def test_deciding_changes_nothing_and_replaying_moves_on(figures) -> None:
-    """Two decisions without a replay propose the same block; afterwards comes the next one."""
+def test_decision_changes_nothing_and_replay_advances(figures) -> None:
+    """Two decisions without a replay propose the same block; after the replay comes the next one."""
     producer_ids, _ = control()
     assert producer_ids.decide_allocate(1, 5) == producer_ids.decide_allocate(1, 5)
     for first_producer_id in (0, 1000, 2000):
@@ -56,12 +56,12 @@ def test_deciding_changes_nothing_and_replaying_moves_on(figures) -> None:
     [
         (1, 4, 0, ErrorCode.STALE_BROKER_EPOCH),
         (1, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
-        (2, 5, 0, ErrorCode.STALE_BROKER_EPOCH),  # never BROKER_ID_NOT_REGISTERED: that is ZooKeeper's
+        (2, 5, 0, ErrorCode.STALE_BROKER_EPOCH),  # never BROKER_ID_NOT_REGISTERED: that is for ZooKeeper
         (1, 5, LAST_PRODUCER_ID - 999, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_block_is_refused(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures) -> None:
-    """To whoever is not the broker's present life, and when no block is left."""
+def test_block_request_is_rejected(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures) -> None:
+    """If it is not of the broker's current incarnation, and if no block is left."""
     assert control(next_producer_id)[0].decide_allocate(broker_id, broker_epoch) == Refusal(error)
     if broker_id == 1 and next_producer_id:
         figures(error_at_exhaustion=int(error))
@@ -69,23 +69,23 @@ def test_a_block_is_refused(broker_id: int, broker_epoch: int, next_producer_id:
         figures(error_of_strangers_and_the_past=int(error))
 
 
-def test_the_last_block_of_all_is_given_away(figures) -> None:
-    """Exhausted means: no whole block is left."""
+def test_last_block_can_be_allocated(figures) -> None:
+    """Exhausted means that no complete block is left."""
     decision = control(LAST_PRODUCER_ID - 1000)[0].decide_allocate(1, 5)
     assert isinstance(decision, Decision) and decision.result.next_producer_id == LAST_PRODUCER_ID
     figures(last_id_from_the_end=LAST_PRODUCER_ID - (decision.result.next_producer_id - 1))
 
 
 @pytest.mark.parametrize("next_producer_id", [1000, 999, 0])
-def test_a_record_that_does_not_grow_kills_the_controller(next_producer_id: int) -> None:
-    """Ids would be given away twice. Only the very first record may bring any value.   Source: ProducerIdControlManager.replay."""
+def test_non_increasing_record_is_fatal_to_the_controller(next_producer_id: int) -> None:
+    """Ids would be allocated twice. Only the first record may have any value.   Source: ProducerIdControlManager.replay."""
     producer_ids, _ = control(1000)
     with pytest.raises(AssertionError, match="producer ids only grow"):
         producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id))
 
 
-def test_what_was_not_committed_is_given_away_again(figures) -> None:
-    """A leader that loses its leadership forgets the block; nobody was told of it."""
+def test_uncommitted_block_is_allocated_again(figures) -> None:
+    """A leader that loses its leadership discards the block; no broker received it."""
     producer_ids, journal = control()
     journal.mark(10)
     producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000))
@@ -96,7 +96,7 @@ def test_what_was_not_committed_is_given_away_again(figures) -> None:
 
 
 class Controller:
-    """Gives blocks of few ids to two brokers; a block whose answer is lost stays lost."""
+    """Allocates small blocks to two brokers; a block whose response is lost stays lost."""
 
     def __init__(self) -> None:
         self.given = ProducerIdBlock(first_producer_id=0, size=0)
@@ -107,7 +107,7 @@ class Controller:
 
 
 class Broker:
-    """A source with at most one request under way."""
+    """A source with at most one request in flight."""
 
     def __init__(self, source: ProducerIdSource) -> None:
         self.source = source
@@ -140,13 +140,13 @@ moves = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["claim"] * 6 + ["
 
 
 @pytest.mark.parametrize("kind", ["prefetching", "waiting", "znode"])
-@given(story=moves)
-def test_no_id_goes_out_twice_and_blocks_are_spent_from_the_front(kind: str, story: list[tuple[int, str]]) -> None:
-    """Whatever is lost, refused or late: ids are unique over all brokers, and of each block a prefix is used, in order (I1)."""
+@given(history=moves)
+def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(kind: str, history: list[tuple[int, str]]) -> None:
+    """With losses, rejections and delays: ids are unique over all brokers, and of each block a prefix is used, in order (I1)."""
     controller = Controller()
     brokers = [Broker(_source(kind)), Broker(_source(kind))]
     now_ms = 0
-    for number, move in story:
+    for number, move in history:
         broker = brokers[number]
         now_ms += 20
         if move == "claim":
@@ -189,8 +189,8 @@ def _source(kind: str) -> ProducerIdSource:
         (b'{"version":1,"broker":-1,"block_start":"5000","block_end":"5999"}', 6000),
     ],
 )
-def test_the_next_block_begins_behind_the_one_that_the_znode_names(data: bytes | None, first_producer_id: int, figures) -> None:
-    """Both ends that stand there are inside: a mix-up was KAFKA-15552."""
+def test_next_block_begins_behind_the_znodes_block(data: bytes | None, first_producer_id: int, figures) -> None:
+    """Both ends in the znode are inclusive: a mix-up was KAFKA-15552."""
     block = block_behind(data)
     assert block == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
     last = first_producer_id + 999
@@ -200,15 +200,15 @@ def test_the_next_block_begins_behind_the_one_that_the_znode_names(data: bytes |
 
 
 @pytest.mark.parametrize("data", [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'])
-def test_no_block_is_taken_behind_what_cannot_be_read_or_is_the_end(data: bytes, figures) -> None:
+def test_unreadable_or_exhausted_znode_gives_no_block(data: bytes, figures) -> None:
     """Ids are never guessed."""
     refused = block_behind(data)
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
     figures(error_of_unreadable_or_full=int(refused.error))
 
 
-def test_whoever_waits_for_a_znode_that_cannot_be_set_is_told_so() -> None:
-    """All at once: nobody is left behind, and the next one asks again."""
+def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
+    """None is left waiting, and the next request tries again."""
     broker = Broker(ZnodeBlockClient(broker_epoch=lambda: 1, note=lambda event: None))
     for _ in range(2):
         broker.take(broker.source.claim(0))

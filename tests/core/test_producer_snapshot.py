@@ -1,4 +1,6 @@
-"""Producer state goes into a snapshot and comes back from it.   Source: ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}."""
+"""Producer state is written to a snapshot and loaded from it.   Source:
+ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}.
+"""
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_state.manager import ProducerStateManager
@@ -15,7 +17,7 @@ OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def state_of(*batches: RecordBatch) -> ProducerStateManager:
-    """Return a state that has taken these batches, from offset 100 on."""
+    """Return a state after these batches, from offset 100 on."""
     state, offset = ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)), 100
     for taken in batches:
         state.apply(taken, offset)
@@ -30,14 +32,14 @@ def stored(state: ProducerStateManager) -> bytes:
 
 
 def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerStateManager:
-    """Return what a restart makes of it."""
+    """Return the state after a restart."""
     again = state_of()
     again.load(state_entries(parse_producer_rows(stored(state))), now_ms)
     return again
 
 
-def test_the_last_batch_of_a_producer_comes_back_and_the_four_before_it_do_not(figures) -> None:
-    """A file holds one batch of each: an older one that comes again is out of order after a restart, and no duplicate."""
+def test_snapshot_restores_the_last_of_five_batches(figures) -> None:
+    """A file holds one batch per producer: after a restart an older one that is retried is out of order, not a duplicate."""
     state = state_of(make_batch(0, 4), make_batch(5, 9), make_batch(10))
     again = through_a_file(state)
     assert state.check(make_batch(5, 9)) == Duplicate(first_offset=105, last_offset=109, log_append_time_ms=1000)
@@ -51,15 +53,15 @@ def test_the_last_batch_of_a_producer_comes_back_and_the_four_before_it_do_not(f
     assert stored(again) == stored(state)
 
 
-def test_a_batch_across_the_wrap_comes_back_whole() -> None:
+def test_batch_across_the_wraparound_is_restored() -> None:
     """KAFKA-7692: the first sequence is computed backwards from the last one."""
     again = through_a_file(state_of(make_batch(LAST - 1, 2)))
     assert again.check(make_batch(LAST - 1, 2)) == Duplicate(first_offset=100, last_offset=104, log_append_time_ms=1000)
     assert again.check(make_batch(3)) == APPEND
 
 
-def test_transactions_and_coordinators_come_back() -> None:
-    """An open transaction binds readers from the first moment on; of a producer with only a marker left the epochs are known."""
+def test_transactions_and_coordinator_epochs_are_restored() -> None:
+    """An open transaction limits readers from the start; of a producer with only a marker the epochs are known."""
     state = state_of(
         make_batch(0, producer_id=9, transactional=True),
         make_batch(0, producer_id=8, transactional=True),
@@ -78,7 +80,7 @@ def test_transactions_and_coordinators_come_back() -> None:
     assert again.entries[7].coordinator_epoch == 12 and again.check(make_batch(1, epoch=3)) == OUT_OF_ORDER
 
 
-def test_who_has_expired_meanwhile_is_not_loaded() -> None:
+def test_expired_producers_are_not_loaded() -> None:
     """A day after its last batch; an open transaction keeps its producer."""
     state = state_of(make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=1000, transactional=True))
     assert list(through_a_file(state, now_ms=999 + DAY_MS).entries) == [7, 8]

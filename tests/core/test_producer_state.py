@@ -1,4 +1,4 @@
-"""What producer state says of a batch: one row for each case.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
+"""How producer state validates a batch: one row per case.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ WRONG_TRANSACTION = Refusal(ErrorCode.INVALID_TXN_STATE)
 
 
 def manager(*batches: RecordBatch, policy: ProducerStatePolicy = DEFAULT_POLICY) -> ProducerStateManager:
-    """Return a manager that has taken these batches, one after the other from offset 100 on."""
+    """Return a manager after these batches, one after the other from offset 100 on."""
     state = ProducerStateManager(policy)
     offset = 100
     for taken in batches:
@@ -42,14 +42,14 @@ def duplicate(first_offset: int, last_offset: int) -> Duplicate:
         (10, 14, APPEND),
         (0, 4, duplicate(100, 104)),
         (5, 9, duplicate(105, 109)),
-        (0, 9, OUT_OF_ORDER),  # two old batches in one: no copy of either
+        (0, 9, OUT_OF_ORDER),  # two old batches in one: a duplicate of neither
         (5, 8, OUT_OF_ORDER),  # a part of an old batch
         (11, 12, OUT_OF_ORDER),  # a gap
         (8, 12, OUT_OF_ORDER),  # an overlap
     ],
 )
-def test_sequence_decides_the_verdict(first: int, last: int, verdict: Verdict) -> None:
-    """A producer's next batch starts right after its last one; an exact copy is acknowledged with its first offset."""
+def test_sequence_decides_the_result(first: int, last: int, verdict: Verdict) -> None:
+    """A producer's next batch starts right after its last one; an exact duplicate is acknowledged with its first offset."""
     assert manager(make_batch(0, 4), make_batch(5, 9)).check(make_batch(first, last)) == verdict
 
 
@@ -57,19 +57,19 @@ def test_sequence_decides_the_verdict(first: int, last: int, verdict: Verdict) -
     ("before", "asked", "epoch", "first", "verdict"),
     [
         (None, (0, 0, False), 0, 0, APPEND),
-        (None, (0, 2, False), 0, 2, APPEND),  # a producer that is not known may begin anywhere
-        (None, (0, 2, True), 0, 2, OUT_OF_ORDER),  # one that begins each transaction with an epoch of its own begins at 0
+        (None, (0, 2, False), 0, 2, APPEND),  # an unknown producer may begin anywhere
+        (None, (0, 2, True), 0, 2, OUT_OF_ORDER),  # one with an epoch per transaction begins at 0
         (None, (0, 0, True), 0, 0, APPEND),
         ((0, 4), (3, 5, False), 3, 5, APPEND),
-        ((0, 4), (3, 5, True), 3, 5, APPEND),  # it is known, so the question says where it goes on
-        ((0, 4), (3, 3, False), 3, 5, OUT_OF_ORDER),  # in turn, but an earlier batch still waits
+        ((0, 4), (3, 5, True), 3, 5, APPEND),  # it is known, so its expected sequence is, too
+        ((0, 4), (3, 3, False), 3, 5, OUT_OF_ORDER),  # in sequence, but an earlier batch still waits
         ((0, 4), (4, 0, True), 4, 0, APPEND),
         ((0, 4), (4, 1, False), 4, 2, OUT_OF_ORDER),
-        ((0, 4), (3, 5, False), 2, 5, OLD_EPOCH),  # whoever waits, a past epoch is fenced
+        ((0, 4), (3, 5, False), 2, 5, OLD_EPOCH),  # a past epoch is fenced in any case
     ],
 )
-def test_no_batch_overtakes_one_that_waits_to_be_verified(before, asked, epoch, first, verdict) -> None:
-    """The lowest sequence of those that the coordinator is asked about comes first (KAFKA-14920)."""
+def test_no_batch_overtakes_one_awaiting_verification(before, asked, epoch, first, verdict) -> None:
+    """The lowest sequence of those being verified comes first (KAFKA-14920)."""
     state = manager(*(() if before is None else (make_batch(*before, epoch=3),)))
     producer_epoch, base_sequence, adds = asked
     guard = state.begin_verification(7, producer_epoch, base_sequence, 0, adds=adds)
@@ -82,27 +82,27 @@ def test_no_batch_overtakes_one_that_waits_to_be_verified(before, asked, epoch, 
     [
         (3, 2, APPEND),
         (3, 0, duplicate(100, 101)),
-        (2, 0, OLD_EPOCH),  # also a copy of nothing
+        (2, 0, OLD_EPOCH),  # also a duplicate of nothing
         (2, 2, OLD_EPOCH),
         (4, 0, APPEND),
         (4, 2, OUT_OF_ORDER),  # a new epoch begins at 0
     ],
 )
-def test_the_epoch_is_judged_with_the_sequence(epoch: int, first: int, verdict: Verdict) -> None:
+def test_epoch_is_checked_with_the_sequence(epoch: int, first: int, verdict: Verdict) -> None:
     """An older epoch is fenced, a newer one starts over."""
     last = first + 1 if verdict == duplicate(100, 101) else first
     assert manager(make_batch(0, 1, epoch=3)).check(make_batch(first, last, epoch=epoch)) == verdict
 
 
-def test_five_batches_are_remembered_and_the_sixth_oldest_is_forgotten(figures) -> None:
-    """A copy of a batch that dropped out is out of order, not a duplicate.   Source: NUM_BATCHES_TO_RETAIN."""
+def test_five_batches_are_remembered_and_older_ones_are_out_of_order(figures) -> None:
+    """A duplicate of an older batch is out of order.   Source: NUM_BATCHES_TO_RETAIN."""
     state = manager(*(make_batch(sequence) for sequence in range(6)))
     verdicts = [state.check(make_batch(sequence)) for sequence in range(7)]
     assert verdicts == [OUT_OF_ORDER, *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)), APPEND]
     figures(remembered=sum(isinstance(each, Duplicate) for each in verdicts), older=int(verdicts[0].error))
 
 
-def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
+def test_new_epoch_discards_the_batches_of_the_old_one() -> None:
     """A retry of a batch from before the bump is fenced."""
     state = manager(make_batch(0), make_batch(0, epoch=1))
     assert state.check(make_batch(0, epoch=0)) == OLD_EPOCH
@@ -115,7 +115,7 @@ def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
         ((LAST, LAST), 0, 3, APPEND),
         ((LAST - 1, LAST), 0, 0, APPEND),
         ((LAST - 1, LAST), 1, 1, OUT_OF_ORDER),
-        ((LAST - 1, 2), 3, 5, APPEND),  # the batch spans the wrap
+        ((LAST - 1, 2), 3, 5, APPEND),  # the batch spans the wraparound
         ((LAST - 1, 2), LAST - 1, 2, duplicate(100, 104)),
         ((LAST - 1, 2), 0, 2, OUT_OF_ORDER),
     ],
@@ -129,8 +129,8 @@ def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: 
     ("policy", "verdict"),
     [(UnknownProducer.ACCEPTED, APPEND), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN), (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER)],
 )
-def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict, figures) -> None:
-    """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always taken.   Source: KIP-360."""
+def test_unknown_producer_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict, figures) -> None:
+    """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always accepted.   Source: KIP-360."""
     state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(7)) == verdict
     assert state.check(make_batch(0)) == APPEND
@@ -142,30 +142,30 @@ def test_a_producer_nobody_knows_may_begin_anywhere_since_2_5(policy: UnknownPro
 
 
 @pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
-def test_an_epoch_of_which_only_a_marker_is_left_begins_at_zero(policy: UnknownProducer, verdict: Verdict) -> None:
-    """KAFKA-7298 answered error 59 here until 2.4."""
+def test_epoch_with_only_a_marker_begins_at_zero(policy: UnknownProducer, verdict: Verdict) -> None:
+    """KAFKA-7298 returned error 59 here until 2.4."""
     state = manager(make_marker(), policy=ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(3)) == verdict
     assert state.check(make_batch(0)) == APPEND
 
 
-def test_a_batch_without_producer_id_is_never_judged() -> None:
+def test_batch_without_producer_id_is_never_checked() -> None:
     """Producers without idempotence carry -1."""
     state = manager(make_batch(-1, producer_id=-1, epoch=-1))
     assert state.check(make_batch(-1, producer_id=-1, epoch=-1)) == APPEND
     assert state.entries == {}
 
 
-def test_transactional_data_needs_the_partition_in_the_transaction_since_3_6() -> None:
-    """KIP-890: no coordinator vouches for it here.   Before: the leader just took it."""
+def test_transactional_data_requires_the_partition_in_the_transaction_since_3_6() -> None:
+    """KIP-890: no coordinator verifies it here.   Before: the leader appended it unchecked."""
     transactional = make_batch(0, transactional=True)
     assert manager().check(transactional) == WRONG_TRANSACTION
     trusting = ProducerStatePolicy(verifies_transactions=False)
     assert manager(policy=trusting).check(transactional) == APPEND
 
 
-def test_plain_data_is_refused_while_the_producer_has_a_transaction_open() -> None:
-    """And readers of committed data stop where the oldest open transaction begins, until its marker is on all replicas in sync."""
+def test_non_transactional_data_is_rejected_during_a_transaction() -> None:
+    """And readers of committed data stop where the oldest open transaction begins, until its marker is on all in-sync replicas."""
     state = manager(make_batch(0, 1, transactional=True), make_batch(2, transactional=True))
     assert state.first_unstable_offset == 100
     assert state.check(make_batch(3)) == WRONG_TRANSACTION
@@ -185,36 +185,34 @@ def test_plain_data_is_refused_while_the_producer_has_a_transaction_open() -> No
         (7, 2, 5, None),
         (7, 3, 6, None),
         (7, 1, 5, OLD_EPOCH),
-        (7, 1, 4, OLD_EPOCH),  # the producer is looked at first
+        (7, 1, 4, OLD_EPOCH),  # the producer is checked first
         (7, 2, 4, Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED)),
         (7, 3, 4, Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED)),
-        (8, 0, 0, None),  # nobody knows it here
+        (8, 0, 0, None),  # unknown here
     ],
 )
-def test_a_marker_needs_an_epoch_and_a_coordinator_that_are_not_over(
-    producer_id: int, epoch: int, coordinator_epoch: int, refusal: Refusal | None
-) -> None:
-    """ProducerAppendInfo.checkCoordinatorEpoch: whoever was deposed ends nobody's transaction."""
+def test_marker_needs_a_current_epoch_and_coordinator(producer_id: int, epoch: int, coordinator_epoch: int, refusal: Refusal | None) -> None:
+    """ProducerAppendInfo.checkCoordinatorEpoch: a deposed coordinator cannot end a transaction."""
     state = manager(make_batch(0, epoch=2, transactional=True), make_marker(epoch=2, coordinator_epoch=5))
     assert state.check_marker(producer_id, epoch, coordinator_epoch) == refusal
 
 
-def test_a_marker_read_back_counts_whatever_its_coordinator() -> None:
-    """Origin REPLICATION: what the leader took is in the log, in this order."""
+def test_replicated_marker_counts_whatever_its_coordinator_epoch() -> None:
+    """Origin REPLICATION: what the leader appended is in the log, in this order."""
     state = manager(make_marker(epoch=2, coordinator_epoch=5), make_marker(epoch=1, coordinator_epoch=4))
     assert (state.entries[7].producer_epoch, state.entries[7].coordinator_epoch) == (1, 4)
 
 
-def test_looking_changes_nothing() -> None:
-    """A failed write must not make the retry look like a repetition.   Source: KAFKA-6683."""
+def test_validation_changes_nothing() -> None:
+    """A failed write must not make the retry look like a duplicate.   Source: KAFKA-6683."""
     state = manager()
     assert state.check(make_batch(0, 4)) == APPEND
     assert state.check(make_batch(0, 4)) == APPEND
     assert state.entries == {}
 
 
-def test_a_log_that_is_read_back_gives_the_same_answers() -> None:
-    """Recovery replays without judging, also what is out of order or of an older epoch (origin REPLICATION)."""
+def test_replayed_log_gives_the_same_results() -> None:
+    """Recovery replays without validation, also what is out of order or of an older epoch (origin REPLICATION)."""
     state = ProducerStateManager(ProducerStatePolicy())
     for replayed in (make_batch(4, 6, base_offset=30, epoch=2), make_batch(0, 1, base_offset=33, epoch=1), make_batch(9, base_offset=40, epoch=1)):
         state.replay(replayed)
@@ -223,8 +221,8 @@ def test_a_log_that_is_read_back_gives_the_same_answers() -> None:
     assert state.check(make_batch(10, epoch=1)) == APPEND
 
 
-def test_a_producer_is_forgotten_a_day_after_its_last_batch(figures) -> None:
-    """What counts is the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
+def test_producer_expires_a_day_after_its_last_batch(figures) -> None:
+    """By the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
     state = manager(
         make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=2000, transactional=True), make_batch(0, producer_id=9, timestamp=2000)
     )
@@ -235,7 +233,7 @@ def test_a_producer_is_forgotten_a_day_after_its_last_batch(figures) -> None:
     figures(forgotten_after_ms=DAY_MS, known_with_an_open_transaction=list(state.entries) == [8])
 
 
-def test_the_time_of_the_append_counts_where_the_topic_keeps_it() -> None:
+def test_append_time_counts_with_log_append_time() -> None:
     """A topic with LogAppendTime stamps the batch itself."""
     state = ProducerStateManager(ProducerStatePolicy())
     state.apply(make_batch(0, timestamp=1), 0, append_timestamp=5000)
@@ -245,7 +243,7 @@ def test_the_time_of_the_append_counts_where_the_topic_keeps_it() -> None:
 
 @dataclass
 class NaiveState:
-    """The rule in its own words: look through the whole log of a producer."""
+    """The rule literally: search the whole log of a producer."""
 
     log: list[tuple[RecordBatch, int]] = field(default_factory=list)
 
@@ -267,20 +265,20 @@ class NaiveState:
 
 steps = st.tuples(
     st.integers(1, 2),  # producer id
-    st.sampled_from([0, 0, 0, 0, 1, -1]),  # epoch, relative to the last one taken
-    st.sampled_from([0, 0, 0, 0, -1, -2, -7, 1, 100]),  # base sequence, relative to what is next
+    st.sampled_from([0, 0, 0, 0, 1, -1]),  # epoch, relative to the last accepted one
+    st.sampled_from([0, 0, 0, 0, -1, -2, -7, 1, 100]),  # base sequence, relative to the expected one
     st.integers(1, 3),  # records
 )
 
 
 @settings(max_examples=200)
 @given(st.sampled_from([0, LAST - 6]), st.lists(steps, max_size=25))
-def test_state_agrees_with_a_search_through_the_whole_log(start: int, story: list[tuple[int, int, int, int]]) -> None:
-    """Five remembered batches answer exactly as the whole log would."""
+def test_state_agrees_with_a_search_of_the_whole_log(start: int, history: list[tuple[int, int, int, int]]) -> None:
+    """Five remembered batches give exactly the results of the whole log."""
     state, naive = ProducerStateManager(ProducerStatePolicy()), NaiveState()
     epochs, following = {1: 1, 2: 1}, {1: start, 2: start}
     offset = 0
-    for producer_id, epoch_step, sequence_step, count in story:
+    for producer_id, epoch_step, sequence_step, count in history:
         epoch = max(epochs[producer_id] + epoch_step, 0)
         base = 0 if epoch > epochs[producer_id] and sequence_step == 0 else (following[producer_id] + sequence_step) % 2**31
         candidate = make_batch(base, (base + count - 1) % 2**31, producer_id=producer_id, epoch=epoch)

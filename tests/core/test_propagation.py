@@ -1,4 +1,4 @@
-"""What controllers tell brokers that do not read the metadata log, as a line of text per request: who is told what, in which order.
+"""Requests of controllers to brokers that do not read the metadata log, one line of text per request, in order.
 
 Source: kafka.controller.ControllerChannelManager, kafka.migration.MigrationPropagator.
 """
@@ -29,7 +29,7 @@ KINDS = {LeaderAndIsrRequest: "leads", UpdateMetadataRequest: "update", StopRepl
 
 
 def broker(broker_id: int, *, migrates: bool = True, epoch: int | None = None) -> RegisterBrokerRecord:
-    """A broker that is let in."""
+    """An unfenced broker."""
     end_points = [BrokerEndpoint(name="INSIDE", host=f"h{broker_id}", port=9000 + broker_id, security_protocol=0)]
     return RegisterBrokerRecord(
         broker_id=broker_id, broker_epoch=epoch or 100 + broker_id, end_points=end_points, fenced=False, is_migrating_zk_broker=migrates
@@ -37,7 +37,7 @@ def broker(broker_id: int, *, migrates: bool = True, epoch: int | None = None) -
 
 
 def partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> PartitionRecord:
-    """A partition that its first replica leads."""
+    """A partition led by its first replica."""
     return PartitionRecord(partition_id=number, topic_id=topic_id, replicas=list(replicas), isr=list(replicas), leader=replicas[0])
 
 
@@ -68,10 +68,10 @@ def sender(*, is_kraft: bool, level: str = "3.9") -> Sender:
     )
 
 
-def line(told: ToBroker) -> str:
-    """Who is told what: `1 leads full a-0*` (new to it), `2 stop a-0!` (to be deleted), `1 update a-0=-2` (nobody leads any more)."""
-    request = told.request
-    one = compiled(type(request), told.version)
+def line(message: ToBroker) -> str:
+    """The requests: `1 leads full a-0*` (new to it), `2 stop a-0!` (to be deleted), `1 update a-0=-2` (the topic is being deleted)."""
+    request = message.request
+    one = compiled(type(request), message.version)
     assert one.encode(one.parse(one.encode(request))) == one.encode(request)
     kind = ("", "incremental", "full")[getattr(request, "type", 0)]
     states = [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
@@ -80,7 +80,7 @@ def line(told: ToBroker) -> str:
         words += [
             f"{topic.name}-{number}{'!' if request.delete_partitions else ''}" for topic in request.topics for number in topic.partition_indexes
         ]
-    return " ".join(word for word in (str(told.broker_id), KINDS[type(request)], kind, *words) if word)
+    return " ".join(word for word in (str(message.broker_id), KINDS[type(request)], kind, *words) if word)
 
 
 def mark(state: object) -> str:
@@ -103,10 +103,10 @@ BEGUN_BY_KRAFT = [
 ]
 
 
-def test_at_first_everybody_is_told_everything() -> None:
-    """One of ZooKeeper's time begins with the brokers; one of KRaft says that it is all there is, and that all of it is new."""
-    assert [line(told) for told in ZookeeperPropagation(sender(is_kraft=False)).begin(replayed(BEGINNING))] == BEGUN_BY_ZOOKEEPER
-    assert [line(told) for told in KraftPropagation(sender(is_kraft=True)).begin(replayed(BEGINNING))] == BEGUN_BY_KRAFT
+def test_first_requests_contain_the_whole_cluster_state() -> None:
+    """A ZooKeeper controller starts with the brokers; a KRaft controller marks its request as complete and all of it as new."""
+    assert [line(request) for request in ZookeeperPropagation(sender(is_kraft=False)).begin(replayed(BEGINNING))] == BEGUN_BY_ZOOKEEPER
+    assert [line(request) for request in KraftPropagation(sender(is_kraft=True)).begin(replayed(BEGINNING))] == BEGUN_BY_KRAFT
 
 
 @pytest.mark.parametrize(
@@ -151,21 +151,21 @@ def test_at_first_everybody_is_told_everything() -> None:
         pytest.param([UnregisterBrokerRecord(broker_id=2, broker_epoch=102)], ["1 update"], ["1 update"], id="a broker is gone"),
     ],
 )
-def test_what_changes_is_told(records: list[Message], by_zookeeper: list[str], by_kraft: list[str]) -> None:
-    """A leader epoch or another list of replicas reaches who holds the partition, everything reaches all; KRaft repeats that it is new."""
+def test_changes_are_sent(records: list[Message], by_zookeeper: list[str], by_kraft: list[str]) -> None:
+    """A leader epoch or a changed replica list is sent to the partition's replicas, everything else to all; KRaft marks it as new again."""
     for propagation, expected in ((ZookeeperPropagation(sender(is_kraft=False)), by_zookeeper), (KraftPropagation(sender(is_kraft=True)), by_kraft)):
         image = replayed(BEGINNING)
         propagation.begin(image)
         image.take_changes()
-        assert [line(told) for told in propagation.changed(replayed(records, image), image.take_changes())] == expected
+        assert [line(request) for request in propagation.changed(replayed(records, image), image.take_changes())] == expected
 
 
-def test_kraft_tells_only_brokers_that_migrate_and_are_let_in() -> None:
-    """A broker that reads the log itself is on the list of brokers, and told nothing."""
+def test_kraft_controller_notifies_only_unfenced_migrating_brokers() -> None:
+    """A broker that reads the log itself is listed as alive, and receives no requests."""
     image = replayed([*BEGINNING, broker(3, migrates=False), BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=FENCE)])
-    told = KraftPropagation(sender(is_kraft=True)).begin(image)
-    assert [each.broker_id for each in told] == [1, 1, 1]
-    update = told[0].request
+    requests = KraftPropagation(sender(is_kraft=True)).begin(image)
+    assert [each.broker_id for each in requests] == [1, 1, 1]
+    update = requests[0].request
     assert isinstance(update, UpdateMetadataRequest)
     assert (update.is_kraft_controller, update.controller_id, update.controller_epoch, update.broker_epoch) == (True, 9, 4, 101)
     assert [(each.id, each.endpoints[0].host, each.endpoints[0].port) for each in update.live_brokers] == [
@@ -173,21 +173,21 @@ def test_kraft_tells_only_brokers_that_migrate_and_are_let_in() -> None:
         (2, "h2", 9002),
         (3, "h3", 9003),
     ]
-    leads = told[1].request
+    leads = requests[1].request
     assert isinstance(leads, LeaderAndIsrRequest)
     assert [(each.broker_id, each.host_name, each.port) for each in leads.live_leaders] == [(1, "h1", 9001)]
 
 
-def test_a_topic_that_is_about_to_go_is_told_once() -> None:
-    """It is told while the image has it; when the image has lost it nobody hears of it again."""
+def test_deleted_topic_is_sent_once() -> None:
+    """It is sent while the image has it; once the image has lost it no broker receives it again."""
     propagation, image = ZookeeperPropagation(sender(is_kraft=False)), replayed(BEGINNING)
     propagation.begin(image)
     image.take_changes()
-    told = propagation.deleting(image, [A])
-    assert [line(each) for each in told][-2:] == ["1 stop a-0!", "2 stop a-0! a-1!"]
+    requests = propagation.deleting(image, [A])
+    assert [line(each) for each in requests][-2:] == ["1 stop a-0!", "2 stop a-0! a-1!"]
     assert {
         state.leader_epoch
-        for each in told
+        for each in requests
         if isinstance(each.request, StopReplicaRequest)
         for topic in each.request.topic_states
         for state in topic.partition_states
@@ -210,18 +210,18 @@ def test_a_topic_that_is_about_to_go_is_told_once() -> None:
         ("3.9", (7, 8, 4)),
     ],
 )
-def test_the_level_decides_the_versions(level: str, versions: tuple[int, int, int]) -> None:
-    """And every version can be written: old ones say less, and StopReplica is for deletions or for none as a whole."""
+def test_level_decides_the_request_versions(level: str, versions: tuple[int, int, int]) -> None:
+    """Every version can be written: old ones contain less, and StopReplica deletes all of its partitions or none."""
     assert request_versions(level) == RequestVersions(leader_and_isr=versions[0], update_metadata=versions[1], stop_replica=versions[2])
     propagation, image = ZookeeperPropagation(sender(is_kraft=False, level=level)), replayed(BEGINNING)
-    assert [line(told) for told in propagation.begin(image)] == BEGUN_BY_ZOOKEEPER
+    assert [line(requests) for requests in propagation.begin(image)] == BEGUN_BY_ZOOKEEPER
     image.take_changes()
-    told = propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
-    assert [line(each) for each in told][2:] == ["1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"]
+    requests = propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
+    assert [line(each) for each in requests][2:] == ["1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"]
 
 
-def test_levels_that_nobody_speaks_are_refused() -> None:
-    """A mistake in a setting is no version."""
+def test_invalid_levels_are_rejected() -> None:
+    """An invalid setting is no version."""
     for level in ("2.1", "9.9-IV0", ""):
         with pytest.raises(ValueError, match=r"level|speaks"):
             request_versions(level)

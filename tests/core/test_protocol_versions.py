@@ -1,4 +1,4 @@
-"""inter.broker.protocol.version: its names, their order, and what each level switches.   Source: MetadataVersion (3.9), ApiVersion (2.8)."""
+"""inter.broker.protocol.version: its names, their order, and what each level enables.   Source: MetadataVersion (3.9), ApiVersion (2.8)."""
 
 import pytest
 
@@ -22,15 +22,15 @@ from kraftsim.releases.traits import Trait
         ("3.9", "3.9-IV0", 21),
     ],
 )
-def test_a_short_name_is_the_last_level_of_its_release(text: str, name: str, level: int) -> None:
-    """A patch number is passed over. Levels before 3.0-IV1 have no number (asked of MetadataVersion.fromVersionString of 3.9.1)."""
+def test_short_name_is_the_last_level_of_its_release(text: str, name: str, level: int) -> None:
+    """A patch number is ignored. Levels before 3.0-IV1 have no number (verified with MetadataVersion.fromVersionString of 3.9.1)."""
     version = ProtocolVersion.parse(text)
     assert (version.name, version.level) == (name, level)
 
 
 @pytest.mark.parametrize("text", ["", "2", "4.0", "4.0-IV1", "2.9", "2.8-IV7", "2.8-IV1-x", "newest"])
-def test_what_is_no_level_is_refused_in_kafkas_words(text: str) -> None:
-    """4.0 has no such setting any more."""
+def test_invalid_level_is_rejected_with_kafkas_message(text: str) -> None:
+    """4.0 has removed the setting."""
     with pytest.raises(UnknownProtocolVersion, match=f"^Version {text} is not a valid version$"):
         ProtocolVersion.parse(text)
 
@@ -47,7 +47,7 @@ def test_what_is_no_level_is_refused_in_kafkas_words(text: str) -> None:
     ],
     ids=lambda each: each.name if isinstance(each, Trait) else "",
 )
-def test_a_switch_is_thrown_at_the_level_that_its_trait_names(trait: Trait, switch: str) -> None:
+def test_behaviour_changes_at_the_level_of_its_trait(trait: Trait, switch: str) -> None:
     """Not before, and never back."""
     names = [name for name in LEVELS_BY_NAME if ProtocolVersion.parse("3.9") >= ProtocolVersion(list(LEVELS_BY_NAME).index(name), name)]
     thrown = [name for name in names if getattr(ProtocolVersion.parse(name), switch)]

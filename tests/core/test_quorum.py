@@ -1,4 +1,4 @@
-"""The quorum as a whole, without any shell: elections, replication, crashes, and losses, from a seed."""
+"""The quorum as a whole, without nodes: elections, replication, crashes, and losses, from a seed."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def started(lab: Lab) -> Lab:
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.parametrize("has_pre_vote", [False, True])
-def test_a_leader_is_elected_and_everybody_follows(size: int, has_pre_vote: bool) -> None:
+def test_leader_is_elected_and_all_replicas_follow(size: int, has_pre_vote: bool) -> None:
     lab = started(Lab(7, size=size, settings=RaftSettings(has_pre_vote=has_pre_vote)))
     lab.run(3000)
     leader = lab.leader()
@@ -34,28 +34,30 @@ def test_a_leader_is_elected_and_everybody_follows(size: int, has_pre_vote: bool
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> None:
-    """Crashes, losses of power, slow disks, cut links, lost messages; then peace, in which somebody must lead and everybody agree."""
+def test_committed_records_are_kept_and_no_epoch_has_two_leaders(seed: int) -> None:
+    """Crashes, power losses, slow disks, partitioned links, lost messages; then no faults, until there is a leader
+    and all replicas agree.
+    """
     lab = Lab(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
     for node in lab.nodes.values():
         node.start()
-    dice = lab.random
+    rng = lab.random
     for _ in range(60):
-        lab.run(dice.randrange(50, 900))
-        node = lab.nodes[dice.randrange(len(lab.nodes)) + 1]
-        match dice.randrange(10):
+        lab.run(rng.randrange(50, 900))
+        node = lab.nodes[rng.randrange(len(lab.nodes)) + 1]
+        match rng.randrange(10):
             case 0 if node.replica is not None:
-                node.crash(power_loss=dice.random() < 0.5)
+                node.crash(power_loss=rng.random() < 0.5)
             case 1 | 2 if node.replica is None:
                 node.start()
             case 3:
-                lab.cut[node.id, dice.randrange(len(lab.nodes)) + 1] = None
+                lab.partitioned[node.id, rng.randrange(len(lab.nodes)) + 1] = None
             case 4:
-                lab.cut.clear()
+                lab.partitioned.clear()
             case 5:
-                lab.loss = dice.choice([0.0, 0.1, 0.3])
+                lab.loss = rng.choice([0.0, 0.1, 0.3])
             case 6:
-                lab.flush_ms = dice.choice([5, 400])
+                lab.flush_ms = rng.choice([5, 400])
             case 7 if seed % 3 == 0:
                 for dark in lab.nodes.values():
                     if dark.replica is not None:
@@ -65,7 +67,7 @@ def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int) -> No
                 leader = lab.leader()
                 if leader is not None:
                     leader.write()
-    lab.cut.clear()
+    lab.partitioned.clear()
     lab.loss, lab.flush_ms = 0.0, 5
     for node in lab.nodes.values():
         if node.replica is None:
@@ -97,14 +99,19 @@ def leadership_of(ends: dict[int, int], *, epoch_start_offset: int) -> tuple[Lea
         ({2: 20, 3: 0}, 20, 10, 20),
         ({2: 20, 3: 20}, 5, 10, 20),  # a majority without the leader
         ({2: 12, 3: 20}, 5, 10, 12),
-        ({2: 15, 3: 0}, 12, 10, 12),  # the leader's own log counts as far as it is flushed (KAFKA-10533)
-        ({2: 10, 3: 10}, 20, 10, None),  # a majority has it all but the leader's first record: nothing of former epochs counts (KAFKA-12619)
+        ({2: 15, 3: 0}, 12, 10, 12),  # the leader's own log counts up to its flushed offset (KAFKA-10533)
+        (
+            {2: 10, 3: 10},
+            20,
+            10,
+            None,
+        ),  # a majority has everything but the leader's first record: nothing of former epochs is committed (KAFKA-12619)
         ({2: 11, 3: 0}, 20, 10, 11),
         ({2: 20, 3: 3, 4: 3, 5: 3}, 20, 10, None),
         ({2: 20, 3: 18, 4: 3, 5: 3}, 20, 10, 18),
     ],
 )
-def test_what_a_majority_has_is_committed_once_the_epochs_first_record_is(
+def test_majority_commits_once_the_epochs_first_record_is_replicated(
     ends: dict[int, int], flushed: int, epoch_start: int, committed: int | None
 ) -> None:
     leadership, log = leadership_of(ends, epoch_start_offset=epoch_start)
@@ -112,7 +119,7 @@ def test_what_a_majority_has_is_committed_once_the_epochs_first_record_is(
     assert leadership.high_watermark(log) == committed
 
 
-def test_a_leader_that_hears_no_majority_resigns_in_time() -> None:
+def test_leader_without_a_majority_resigns_in_time() -> None:
     lab = started(Lab(11, size=3))
     lab.run(2_000)
     leader = lab.leader()
@@ -120,10 +127,10 @@ def test_a_leader_that_hears_no_majority_resigns_in_time() -> None:
     leader_epoch = leader.replica.quorum.epoch
     for other in lab.nodes:
         if other != leader.id:
-            lab.cut[other, leader.id] = None
-            lab.cut[leader.id, other] = None
+            lab.partitioned[other, leader.id] = None
+            lab.partitioned[leader.id, other] = None
     lab.run(leader.replica.quorum.settings.check_quorum_ms + 100)
     assert not isinstance(leader.replica.quorum.role, Leader)
     assert lab.leader() is not None and lab.leader() is not leader
-    [(noted_by, unheard)] = [(node_id, event) for node_id, event in lab.events if isinstance(event, LeaderUnheard)]
-    assert (noted_by, unheard.leader_epoch, unheard.heard_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)
+    [(origin, unheard)] = [(node_id, event) for node_id, event in lab.events if isinstance(event, LeaderUnheard)]
+    assert (origin, unheard.leader_epoch, unheard.heard_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)

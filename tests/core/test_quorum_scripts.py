@@ -1,4 +1,4 @@
-"""Elections, replication and changes of voters, told in tests/core/scripts.   Source: KIP-595, KIP-630, KIP-853, KIP-996, KAFKA-15489."""
+"""Scripts of elections, replication and voter changes (tests/core/scripts).   Source: KIP-595, KIP-630, KIP-853, KIP-996, KAFKA-15489."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from protocol.schema import Message
 from tests.core.quorum_lab import CLUSTER, LISTENER, LabNode
-from tests.core.quorum_table import Letter, Table
+from tests.core.quorum_table import PendingMessage, Table
 
 ROUNDS_MAX = 200
 
 
-class Talk:
-    """A table that is told by lines such as "time-out 1" or "deliver 1>2". Letters lie there until they are delivered or lost."""
+class ScriptDriver:
+    """A quorum driven by lines such as "time-out 1" or "deliver 1>2". Messages wait until they are delivered or lost."""
 
     def __init__(self) -> None:
         self.table = Table(size=3)
@@ -25,11 +25,11 @@ class Talk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: list[str] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        told, self.table.lines = self.table.lines, []
-        return "\n".join([*told, *said])
+        lines, self.table.lines = self.table.lines, []
+        return "\n".join([*lines, *said])
 
     def do_voters(self, count: str, *traits: str) -> None:
-        """So many nodes; `pre-vote`; `formatted N`: only the first N of them vote, as it stands in the log."""
+        """The number of nodes; `pre-vote`; `formatted N`: only the first N of them are voters, as in the log."""
         formatted = tuple(range(1, int(traits[traits.index("formatted") + 1]) + 1)) if "formatted" in traits else ()
         self.table = Table(size=int(count), settings=RaftSettings(has_pre_vote="pre-vote" in traits), formatted=formatted)
         for node in self.table.nodes.values():
@@ -45,52 +45,52 @@ class Talk:
         self._node(node_id).crash(power_loss=True)
 
     def do_time_out(self, node_id: str) -> None:
-        """Let the clock come to where a node acts by itself, and let it act."""
+        """Advance the clock to a node's next deadline, and let it act."""
         self.table.time_out(self._node(node_id))
 
     def do_wait(self, duration_ms: str) -> None:
-        """Let the clock go on without anybody looking at it."""
+        """Advance the clock without letting a node act."""
         self.table.now_ms += int(duration_ms)
 
     def do_look(self, *node_ids: str) -> None:
-        """Let nodes look at the clock: they act if it is time."""
+        """Let nodes check the clock: they act if a deadline has passed."""
         for node_id in node_ids:
             self._node(node_id).pump()
 
     def do_expire(self, node_id: str) -> None:
-        """Let a leader answer the Fetches that have waited for long enough."""
+        """Let a leader answer the Fetches that have waited long enough."""
         self._node(node_id)._expire_parked()
 
     def do_deliver(self, way: str, name: str = "") -> list[str]:
-        for letter in self._letters(way, name)[:1]:
-            self.table.deliver(letter)
+        for message in self._messages(way, name)[:1]:
+            self.table.deliver(message)
             return []
-        return ["no such letter"]
+        return ["no such message"]
 
     def do_lose(self, way: str, name: str = "") -> list[str]:
-        found = self._letters(way, name)
-        for letter in found:
-            self.table.lose(letter)
-        return [] if found else ["no such letter"]
+        found = self._messages(way, name)
+        for message in found:
+            self.table.lose(message)
+        return [] if found else ["no such message"]
 
-    def do_part(self, one: str, other: str) -> None:
+    def do_partition(self, one: str, other: str) -> None:
         self.table.part(int(one), int(other))
 
-    def do_mend(self) -> None:
+    def do_heal(self) -> None:
         self.table.mend()
 
-    def do_letters(self) -> list[str]:
-        return [f"{letter.sender}>{letter.receiver} {letter.name}{' answer' if letter.request else ''}" for letter in self.table.letters]
+    def do_messages(self) -> list[str]:
+        return [f"{message.sender}>{message.receiver} {message.name}{' answer' if message.request else ''}" for message in self.table.pending]
 
     def do_settle(self, *quiet: str) -> list[str]:
-        """Deliver everything, and what comes of it, until nothing is under way; `quietly`: and say nothing of it."""
+        """Deliver all messages, and their consequences, until none is in flight; `quietly`: without output."""
         for _ in range(ROUNDS_MAX):
-            if not self.table.letters:
+            if not self.table.pending:
                 break
-            self.table.deliver(self.table.letters[0])
+            self.table.deliver(self.table.pending[0])
         if quiet:
             self.table.lines.clear()
-        return ["there is no end of letters"] if self.table.letters else []
+        return ["messages do not settle"] if self.table.pending else []
 
     def do_write(self, node_id: str) -> list[str]:
         node = self._node(node_id)
@@ -100,11 +100,11 @@ class Talk:
         return []
 
     def do_slow(self, node_id: str) -> None:
-        """From now on nothing that this node writes is durable."""
+        """From now on no write of this node becomes durable."""
         self.table.hold_flushes(int(node_id))
 
     def do_flush(self, node_id: str) -> None:
-        """What waited becomes durable, and the disk is quick again."""
+        """Pending writes become durable, and the disk is fast again."""
         self.table.release_flushes(int(node_id))
 
     def do_snapshot(self, node_id: str) -> list[str]:
@@ -128,19 +128,19 @@ class Talk:
 
     def _ask(self, leader: str, request: Message) -> None:
         def answered(body: Message) -> None:
-            self.table.lines.append(f"{type(request).__name__.removesuffix('Request')} is answered {ErrorCode(body.error_code).name}")  # type: ignore[attr-defined]
+            self.table.lines.append(f"{type(request).__name__.removesuffix('Request')} answer {ErrorCode(body.error_code).name}")  # type: ignore[attr-defined]
 
         self._node(leader).receive(request, answered)
 
     def _node(self, node_id: str) -> LabNode:
         return self.table.nodes[int(node_id)]
 
-    def _letters(self, way: str, name: str) -> list[Letter]:
+    def _messages(self, way: str, name: str) -> list[PendingMessage]:
         sender, receiver = way.split(">")
         return [
-            letter
-            for letter in self.table.letters
-            if sender in (str(letter.sender), "*") and receiver in (str(letter.receiver), "*") and name in ("", letter.name)
+            message
+            for message in self.table.pending
+            if sender in (str(message.sender), "*") and receiver in (str(message.receiver), "*") and name in ("", message.name)
         ]
 
     def _shown(self, node: LabNode) -> str:
@@ -159,19 +159,19 @@ class Talk:
     "script",
     [
         "quorum_election",
-        "quorum_election_is_split",
-        "quorum_vote_is_given_once",
+        "quorum_split_vote",
+        "quorum_durable_vote",
         "quorum_pre_vote",
         "quorum_check_quorum",
-        "quorum_logs_diverge",
-        "quorum_leader_comes_back",
+        "quorum_log_divergence",
+        "quorum_leader_restart",
         "quorum_flushes",
         "quorum_snapshot",
         "quorum_voter_joins",
         "quorum_voter_leaves",
-        "quorum_voters_taken_back",
+        "quorum_voter_change_reverted",
     ],
 )
-def test_quorums_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, Talk().answer)
+def test_quorum_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ScriptDriver().answer)

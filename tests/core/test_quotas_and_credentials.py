@@ -1,4 +1,4 @@
-"""Quotas, SCRAM credentials, and who is a member of the cluster: tables of what Apache Kafka 3.9.1 and 4.4.0 answer to the same."""
+"""Quotas, SCRAM credentials, and cluster membership: results of Apache Kafka 3.9.1 and 4.4.0."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ RATE = "producer_byte_rate"
 
 
 def quotas(*entries: tuple[Entity, tuple[Operation, ...]], validate_only: bool = False) -> AlterClientQuotasRequest:
-    """Ask for (entity, operations)."""
+    """Request (entity, operations)."""
     rows = [
         QuotaAlteration(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -63,16 +63,16 @@ def quotas(*entries: tuple[Entity, tuple[Operation, ...]], validate_only: bool =
         ((("user", "u"),), ((RATE, 5.0, False), (RATE, 6.0, False)), "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"),
     ],
 )
-def test_what_is_said_of_a_quota(entity: Entity, operations: tuple[Operation, ...], why: str | None) -> None:
-    """ClientQuotaControlManager; Kafka's own slip of the pen included."""
+def test_quota_validation_messages(entity: Entity, operations: tuple[Operation, ...], why: str | None) -> None:
+    """ClientQuotaControlManager, including Kafka's own typing error."""
     decided = decide_alter_quotas(Cluster().state.registries, quotas((entity, operations)))
     refusal = decided.result[0][1]
     assert (None if refusal is None else (refusal.error, refusal.why)) == (None if why is None else (INVALID, why))
     assert refusal is None or not decided.records
 
 
-def test_an_entity_that_is_named_twice_is_refused_though_the_first_change_stays() -> None:
-    """ClientQuotaControlManager.alterClientQuotas writes the error over the first result, not over its records."""
+def test_entity_named_twice_is_rejected_though_its_first_change_applies() -> None:
+    """ClientQuotaControlManager.alterClientQuotas overwrites the first result with the error, not its records."""
     cluster = Cluster()
     first, second = ((("user", "u"),), ((RATE, 5.0, False),)), ((("user", "u"),), ((RATE, 6.0, False),))
     results = cluster.carry_out(decide_alter_quotas(cluster.state.registries, quotas(first, second)))
@@ -80,8 +80,8 @@ def test_an_entity_that_is_named_twice_is_refused_though_the_first_change_stays(
     assert [record.value for record in cluster.state.registries.quotas.records()] == [5.0]
 
 
-def test_only_what_changes_is_written() -> None:
-    """A quota that is as it was, or that is removed and was not there, costs no record."""
+def test_only_changes_are_written() -> None:
+    """A quota that is unchanged, or that is removed and was not set, causes no record."""
     cluster = Cluster()
     entry = ((("user", "u"),), ((RATE, 5.0, False),))
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_only_what_changes_is_written() -> None:
 
 
 def described(*components: tuple[str, int, str | None], strict: bool = False) -> list[Entity] | str:
-    """Ask for quotas of a small cluster; return the entities, or why not."""
+    """Describe the quotas of a small cluster; return the entities, or the error."""
     cluster = Cluster()
     for entity in ((("user", "u"),), (("user", None),), (("client-id", "c"), ("user", "u"))):
         cluster.carry_out(decide_alter_quotas(cluster.state.registries, quotas((entity, ((RATE, 5.0, False),)))))
@@ -128,7 +128,7 @@ U, BOTH, DEFAULT, IP = (("user", "u"),), (("client-id", "c"), ("user", "u")), ((
          "not be used with user or clientId filter component."),
     ],
 )  # fmt: skip
-def test_which_quotas_are_told(components: tuple[tuple[str, int, str | None], ...], strict: bool, expected: list[Entity] | str) -> None:
+def test_quotas_are_described_by_filter(components: tuple[tuple[str, int, str | None], ...], strict: bool, expected: list[Entity] | str) -> None:
     """ClientQuotasImage.describe."""
     assert described(*components, strict=strict) == (sorted(expected, key=repr) if isinstance(expected, list) else expected)
 
@@ -137,7 +137,7 @@ def test_which_quotas_are_told(components: tuple[tuple[str, int, str | None], ..
 
 
 def credentials(deleted: tuple[tuple[str, int], ...], given: tuple[tuple[str, int, int], ...]) -> k51.AlterUserScramCredentialsRequest:
-    """Ask to delete (user, mechanism) and to give (user, mechanism, iterations)."""
+    """Request to delete (user, mechanism) and to set (user, mechanism, iterations)."""
     return k51.AlterUserScramCredentialsRequest(
         deletions=[k51.ScramCredentialDeletion(name=name, mechanism=mechanism) for name, mechanism in deleted],
         upsertions=[
@@ -168,7 +168,7 @@ NEVER, TWICE = "Attempt to delete a user credential that does not exist", "A use
         ((("x", 1),), (("c", 1, 4096), ("d", 1, 1)), [("x", 0, ""), ("c", 0, ""), ("d", 93, "Too few iterations")]),
     ],
 )
-def test_what_is_said_of_a_credential(deleted, given, expected: list[tuple[str, int, str]]) -> None:
+def test_credential_validation_messages(deleted, given, expected: list[tuple[str, int, str]]) -> None:
     """ScramControlManager."""
     cluster = Cluster()
     cluster.write(UserScramCredentialRecord(name="x", mechanism=1, iterations=4096))
@@ -177,14 +177,14 @@ def test_what_is_said_of_a_credential(deleted, given, expected: list[tuple[str, 
     assert len(decided.records) == len(decided.facts) == sum(code == 0 for _, code, _ in expected)
 
 
-def test_there_are_no_credentials_before_3_5_iv2() -> None:
+def test_no_credentials_before_3_5_iv2() -> None:
     """KIP-900."""
     decided = decide_alter_credentials(Cluster().state.registries, MetadataLevel(10), credentials((), (("a", 1, 4096),)))
     assert decided.result == [("a", Refusal(ErrorCode.UNSUPPORTED_VERSION))] and not decided.records
 
 
 @pytest.mark.parametrize(("mechanism", "make"), [(1, hashlib.sha256), (2, hashlib.sha512)])
-def test_a_client_that_knows_the_password_can_prove_it_against_what_is_kept(mechanism: int, make) -> None:
+def test_client_with_the_password_authenticates_against_the_stored_keys(mechanism: int, make) -> None:
     """RFC 5802, the client's side: ClientKey = HMAC(SaltedPassword, "Client Key"), StoredKey = H(ClientKey)."""
     decided = decide_alter_credentials(Cluster().state.registries, MetadataLevel(21), credentials((), (("a", mechanism, 4096),)))
     record = decided.records[0]
@@ -203,7 +203,7 @@ def test_a_client_that_knows_the_password_can_prove_it_against_what_is_kept(mech
         (("b", "b"), [("b", "Cannot describe SCRAM credentials for the same user twice in a single request: b")]),
     ],
 )
-def test_which_credentials_are_told(asked: tuple[str, ...] | None, expected) -> None:
+def test_credentials_are_described(asked: tuple[str, ...] | None, expected) -> None:
     """ScramImage.describe."""
     cluster = Cluster()
     for name, mechanism, iterations in (("b", 1, 5000), ("a", 1, 4096), ("a", 2, 8192)):
@@ -216,8 +216,8 @@ def test_which_credentials_are_told(asked: tuple[str, ...] | None, expected) -> 
 # Members ------------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_unregistered_broker_leaves_every_isr_and_the_books() -> None:
-    """Whether it is fenced or not; a second time it is unknown (KIP-631)."""
+def test_unregistered_broker_is_removed_from_every_isr_and_the_cluster() -> None:
+    """Fenced or not; a second time it is unknown (KIP-631)."""
     cluster = Cluster().with_broker(1).with_broker(2).with_topic("t", 1, 2)
     epoch = cluster.state.cluster.broker(1).broker_epoch
     decided = cluster.state.decide_unregister(1)
@@ -233,7 +233,7 @@ def test_an_unregistered_broker_leaves_every_isr_and_the_books() -> None:
 
 @pytest.mark.parametrize(("level", "is_taken"), [(14, False), (15, True)])
 def test_controllers_register_since_3_7_iv0(level: int, is_taken: bool) -> None:
-    """KIP-919; nothing of what they say is looked at."""
+    """KIP-919; the contents of their registrations are not validated."""
     cluster = Cluster(level)
     asked = ControllerRegistrationRequest(
         controller_id=102,
@@ -251,8 +251,8 @@ def test_controllers_register_since_3_7_iv0(level: int, is_taken: bool) -> None:
     assert kept is not None and (kept.incarnation_id, kept.end_points[0].host, kept.features[0].max_supported_version) == (b"i" * 16, "h", 21)
 
 
-def test_what_was_not_committed_is_undone_with_all_registries() -> None:
-    """A controller that loses its leadership forgets what it replayed early."""
+def test_uncommitted_changes_are_reverted_in_all_registries() -> None:
+    """A controller that loses its leadership reverts the records that it replayed early."""
     cluster = Cluster()
     cluster.carry_out(decide_alter_quotas(cluster.state.registries, quotas(((("user", "u"),), ((RATE, 5.0, False),)))))
     cluster.carry_out(decide_alter_credentials(cluster.state.registries, MetadataLevel(21), credentials((), (("a", 1, 4096),))))

@@ -1,4 +1,4 @@
-"""What a replica knows of its metadata log, against a plain list of the epochs of its records.   Source: KIP-595, KIP-630."""
+"""A replica's view of its metadata log, against a plain list of the epochs of its records.   Source: KIP-595, KIP-630."""
 
 from random import Random
 
@@ -8,7 +8,7 @@ from kraftsim.core.raft.raft_log import Diverging, LogEnd, RaftLog, SnapshotId
 
 
 class Plain:
-    """The same, the slow way: the epoch of every record there ever was, and where the log begins."""
+    """The reference: the epoch of every record ever appended, and the start of the log."""
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
@@ -22,14 +22,14 @@ class Plain:
         return LogEnd(self.epochs[-1] if self.epochs else 0, len(self.epochs))
 
     def end_of_epoch(self, epoch: int) -> Diverging:
-        """The highest epoch of a record that is here and not above the one asked, and what is behind its last record."""
+        """The highest epoch of a present record that is not above the requested one, and its end offset."""
         held = list(enumerate(self.epochs))[self.start_offset :]
         below = [(each, offset + 1) for offset, each in held if each <= epoch]
         return Diverging(*max(below))
 
 
 class History:
-    """Both, told the same."""
+    """Both, with the same operations."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -53,7 +53,7 @@ class History:
         self.plain.flushed = min(self.plain.flushed, end_offset)
 
     def take_snapshot(self) -> None:
-        """Of some of what is committed; the log begins there, perhaps."""
+        """Of some committed records; the log may then start there."""
         committed = self.plain.high_watermark or 0
         if committed <= max(self.plain.start_offset, *(each.end_offset for each in self.plain.snapshots), 0):
             return
@@ -62,7 +62,7 @@ class History:
         self.plain.snapshots.append(snapshot)
 
     def clean(self) -> None:
-        """Let the log begin with one of its snapshots: of those before it, nothing is kept."""
+        """Start the log at one of its snapshots: nothing before it is kept."""
         if not self.plain.snapshots:
             return
         chosen = self.random.choice(self.plain.snapshots)
@@ -72,7 +72,7 @@ class History:
         self.plain.start_offset = max(self.plain.start_offset, chosen.end_offset)
 
     def install(self) -> None:
-        """A snapshot of another replica takes the place of everything."""
+        """A snapshot of another replica replaces everything."""
         end = self.plain.end
         snapshot = SnapshotId(end.offset + self.random.randint(1, 5), end.epoch + self.random.randint(0, 2))
         assert self.log.begin_at(snapshot) == self.plain.snapshots
@@ -81,14 +81,14 @@ class History:
         self.plain.snapshots = [snapshot]
 
     def step(self) -> None:
-        """Do something."""
+        """Perform an operation."""
         deeds = (
             [self.append] * 5 + [self.flush, self.commit, self.cut, self.take_snapshot, self.clean] + [self.install] * (self.random.random() < 0.2)
         )
         self.random.choice(deeds)()
 
     def check(self) -> None:
-        """Compare all that is told."""
+        """Compare all results."""
         log, plain = self.log, self.plain
         assert (log.start_offset, log.flushed_end_offset, log.high_watermark) == (plain.start_offset, plain.flushed, plain.high_watermark)
         assert log.end == plain.end and log.snapshots == plain.snapshots
@@ -103,16 +103,16 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_log_knows_the_epochs_of_what_it_holds(seed: int) -> None:
-    """Whatever is appended, cut, cleaned, or replaced by a snapshot."""
+def test_log_knows_the_epochs_of_its_records(seed: int) -> None:
+    """After any appends, truncations, cleanings, and replacements by a snapshot."""
     history = History(seed)
     for _ in range(40):
         history.step()
         history.check()
 
 
-def test_a_log_that_began_with_a_snapshot_serves_those_who_begin_there() -> None:
-    """Not so if it kept an older snapshot of its own: whoever has the newer one would be told to begin with it, again and again."""
+def test_log_that_starts_with_a_snapshot_serves_fetches_from_its_end() -> None:
+    """Not if it kept an older snapshot of its own: a replica that has the newer one would be sent to it over and over."""
     log = RaftLog()
     log.append(1, 4)
     log.add_snapshot(SnapshotId(4, 1))
@@ -122,8 +122,8 @@ def test_a_log_that_began_with_a_snapshot_serves_those_who_begin_there() -> None
     assert log.agreement_with(4, 1) == SnapshotId(443, 2)
 
 
-def test_what_is_committed_is_never_cut() -> None:
-    """Nor what lies before the log begins."""
+def test_committed_records_are_never_truncated() -> None:
+    """Nor records before the log's start."""
     log = RaftLog(end_offset=10)
     log.high_watermark = 5
     with pytest.raises(AssertionError, match="below the high watermark"):

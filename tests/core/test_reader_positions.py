@@ -1,4 +1,4 @@
-"""How far a reader has come, and when it has seen everything."""
+"""A reader's positions, and when it is complete."""
 
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.reader_positions import ReaderPositions
@@ -14,7 +14,7 @@ def between(first_offset: int, end_offset: int) -> ReaderPositions:
     return positions
 
 
-def test_both_ends_are_asked_for_before_anything_is_fetched() -> None:
+def test_both_ends_are_listed_before_any_fetch() -> None:
     """Earliest and latest offset, by ListOffsets."""
     positions = ReaderPositions([HERE, THERE])
     positions.end_at(HERE, 5)
@@ -27,8 +27,8 @@ def test_both_ends_are_asked_for_before_anything_is_fetched() -> None:
     assert not positions.is_done
 
 
-def test_a_partition_is_done_at_the_end_it_had_when_it_was_asked() -> None:
-    """What is appended later is another read's business; an empty partition is done at once."""
+def test_partition_is_complete_at_the_end_offset_that_was_listed() -> None:
+    """Later records belong to another read; an empty partition is complete at once."""
     positions = between(3, 5)
     positions.advance(HERE, 4)
     assert not positions.is_done
@@ -37,8 +37,8 @@ def test_a_partition_is_done_at_the_end_it_had_when_it_was_asked() -> None:
     assert between(7, 7).is_done
 
 
-def test_a_partition_that_lost_its_tail_ends_where_it_ends_now() -> None:
-    """After a loss of power the log may be shorter than it was: an empty answer at the high watermark is the end."""
+def test_partition_that_lost_its_tail_ends_at_its_current_end() -> None:
+    """After a power loss the log may be shorter: an empty response at the high watermark is the end."""
     positions = between(0, 10)
     positions.advance(HERE, 4)
     positions.found_nothing(HERE, high_watermark=6)
@@ -47,8 +47,8 @@ def test_a_partition_that_lost_its_tail_ends_where_it_ends_now() -> None:
     assert positions.is_done
 
 
-def test_a_position_out_of_range_starts_over() -> None:
-    """OFFSET_OUT_OF_RANGE: both ends must be asked for again."""
+def test_out_of_range_position_starts_over() -> None:
+    """OFFSET_OUT_OF_RANGE: both ends must be listed again."""
     positions = between(0, 10)
     positions.start_over(HERE)
     assert positions.without_first_offset() == positions.without_end_offset() == [HERE]

@@ -1,4 +1,4 @@
-"""What controllers of ZooKeeper's time tell brokers, as records of the metadata log; requests of all versions from 2.3 to 3.9."""
+"""Requests of ZooKeeper-mode controllers, as records of the metadata log; all versions from 2.3 to 3.9."""
 
 from collections.abc import Iterable
 
@@ -88,13 +88,13 @@ def appointment(
     return LeaderAndIsrRequest(controller_id=2, controller_epoch=epoch, topic_states=[topic], is_kraft_controller=kraft, type=kind)
 
 
-def apply(image: MetadataImage, told: Told | Refusal) -> Told:
-    assert isinstance(told, Told), told
-    for name, topic_id in told.adopted.items():
+def apply(image: MetadataImage, outcome: Told | Refusal) -> Told:
+    assert isinstance(outcome, Told), outcome
+    for name, topic_id in outcome.adopted.items():
         image.name_topic(name, topic_id)
-    for record in told.records:
+    for record in outcome.records:
         image.load(record)
-    return told
+    return outcome
 
 
 def image_after(*requests: object) -> MetadataImage:
@@ -108,8 +108,8 @@ def held(leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bo
     return HeldPartition(leader_epoch=leader_epoch, topic_id=topic_id, is_offline=is_offline)
 
 
-def test_the_cluster_looks_as_it_is_told() -> None:
-    """UpdateMetadata (6): brokers with their listeners, partitions with their epochs; the version of the znode is the partition's epoch."""
+def test_update_metadata_is_applied() -> None:
+    """UpdateMetadata (6): brokers with their listeners, partitions with their epochs; the znode version is the partition epoch."""
     image = image_after(update(state(version=3, leader_epoch=2, offline=[2])))
     assert [(each.broker_id, each.fenced, each.rack, each.incarnation_id == INCARNATION) for each in image.brokers()] == [
         (1, False, "shelf", True),
@@ -118,19 +118,19 @@ def test_the_cluster_looks_as_it_is_told() -> None:
     partition = image.partition("t", 0)
     assert partition is not None
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr) == (1, 2, 3, (1, 2))
-    assert partition.directories[1] == LOST_DIRECTORY_ID, "what is offline lies in a directory that failed"
+    assert partition.directories[1] == LOST_DIRECTORY_ID, "an offline replica is in a failed directory"
 
 
-def test_nothing_changes_that_is_told_twice() -> None:
-    """So that nobody acts by it again."""
+def test_repeated_request_changes_nothing() -> None:
+    """So that it has no effects."""
     image, teller = MetadataImage(), received()
     apply(image, teller.update(update(state()), image))  # type: ignore[arg-type]
     assert apply(image, teller.update(update(state()), image)).records == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("later", "alive"), [((1,), [1]), ((1, 2, 3), [1, 2, 3])])
-def test_the_brokers_that_are_named_are_those_that_live(later: tuple[int, ...], alive: list[int]) -> None:
-    """LiveBrokers is always all of them."""
+def test_named_brokers_are_the_live_ones(later: tuple[int, ...], alive: list[int]) -> None:
+    """LiveBrokers is always the complete list."""
     assert [each.broker_id for each in image_after(update(state()), update(brokers=later)).brokers()] == alive
 
 
@@ -142,22 +142,22 @@ def test_the_brokers_that_are_named_are_those_that_live(later: tuple[int, ...], 
         ([state(2)], [0, 1, 2]),
     ],
 )
-def test_a_leader_of_minus_two_is_the_end_of_a_partition(states: list[UpdateMetadataPartitionState], left: list[int] | None) -> None:
-    """LEADER_DURING_DELETE; a topic whose last partition goes is gone."""
+def test_leader_of_minus_two_removes_a_partition(states: list[UpdateMetadataPartitionState], left: list[int] | None) -> None:
+    """LEADER_DURING_DELETE; a topic is removed with its last partition."""
     topic = image_after(update(state(0), state(1)), update(*states)).topic("t")
     assert (None if topic is None else sorted(topic.partitions)) == left
 
 
-def test_another_topic_of_the_same_name_takes_the_place_of_the_first() -> None:
-    """It was deleted and made again while this broker did not listen."""
+def test_recreated_topic_replaces_the_former_one() -> None:
+    """It was deleted and created again while this broker did not receive requests."""
     image = image_after(update(state(0), state(1)), update(state(0), topic_id=OTHER_ID))
     topic = image.topic("t")
     assert topic is not None
     assert (topic.topic_id, sorted(topic.partitions)) == (OTHER_ID, [0])
 
 
-def test_a_topic_without_an_id_gets_one_later_and_stays_the_same() -> None:
-    """KIP-516: below inter.broker.protocol.version 2.8 there are none; the first newer controller gives them."""
+def test_topic_without_an_id_gets_one_later_and_is_the_same_topic() -> None:
+    """KIP-516: below inter.broker.protocol.version 2.8 there are none; the first newer controller assigns them."""
     image = image_after(update(state(0), state(1), topic_id=ZERO_UUID))
     topic = image.topic("t")
     assert topic is not None
@@ -169,15 +169,15 @@ def test_a_topic_without_an_id_gets_one_later_and_stays_the_same() -> None:
     assert (topic.topic_id, sorted(topic.partitions)) == (TOPIC_ID, [0, 1])
 
 
-def test_what_an_older_leader_epoch_says_is_not_believed() -> None:
-    """UpdateMetadata may overtake nothing that LeaderAndIsr has said."""
+def test_older_leader_epoch_is_ignored() -> None:
+    """UpdateMetadata must not overrule a later LeaderAndIsr."""
     partition = image_after(update(state(leader_epoch=4)), update(state(leader_epoch=3, leader=2))).partition("t", 0)
     assert partition is not None
     assert (partition.leader, partition.leader_epoch) == (1, 4)
 
 
 @pytest.mark.parametrize(("option", "topics"), [(True, ["t"]), (False, ["t", "u"])])
-def test_a_full_list_of_a_kraft_controller_is_one_for_a_migrating_broker_only(option: bool, topics: list[str]) -> None:
+def test_full_request_of_a_kraft_controller_is_full_only_at_a_migrating_broker(option: bool, topics: list[str]) -> None:
     """KIP-866, ZkMetadataCache.updateMetadata."""
     image, teller = MetadataImage(), received(deletes_what_is_missing=option)
     other = UpdateMetadataTopicState(topic_name="u", topic_id=OTHER_ID, partition_states=[state()])
@@ -190,8 +190,8 @@ def test_a_full_list_of_a_kraft_controller_is_one_for_a_migrating_broker_only(op
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_every_version_of_update_metadata_is_understood(version: int) -> None:
-    """v0 has one address and no listener names, up to v4 each partition names its topic, v7 brings topic ids."""
+def test_every_version_of_update_metadata_is_supported(version: int) -> None:
+    """v0 has one address and no listener names, up to v4 each partition names its topic, v7 adds topic ids."""
     request = UpdateMetadataRequest(controller_id=2, controller_epoch=CONTROLLER_EPOCH)
     if version < 5:
         request.ungrouped_partition_states = [state()]
@@ -227,42 +227,42 @@ def test_every_version_of_update_metadata_is_understood(version: int) -> None:
         (appointment(appointed(leader_epoch=2)), held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, False),
     ],
 )
-def test_each_partition_has_its_answer(asked: LeaderAndIsrRequest, present: HeldPartition | None, answer: ErrorCode, takes_role: bool) -> None:
+def test_each_partition_gets_its_result(asked: LeaderAndIsrRequest, present: HeldPartition | None, answer: ErrorCode, takes_role: bool) -> None:
     """LeaderAndIsr (4): ReplicaManager.becomeLeaderOrFollower of 3.9."""
     image = image_after(update(state()))
-    told = apply(image, received().appoint(asked, image, lambda topic, partition: present))
-    assert told.answers == {("t", 0): answer}
-    assert list(told.roles) == ([("t", 0)] if takes_role else [])
+    result = apply(image, received().appoint(asked, image, lambda topic, partition: present))
+    assert result.answers == {("t", 0): answer}
+    assert list(result.roles) == ([("t", 0)] if takes_role else [])
 
 
 ILLEGAL_NAMES = ("", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32_767)
 
 
 @pytest.mark.parametrize("name", ILLEGAL_NAMES)
-def test_a_name_that_no_topic_may_have_gets_no_log(name: str) -> None:
-    """Its log would lie in another directory, or in none, and a log directory that cannot be made ends a broker with a single one."""
+def test_invalid_topic_name_creates_no_log(name: str) -> None:
+    """Its path would be another directory or invalid, and a failing log directory ends a broker with a single one."""
     image = image_after(update(state()))
     asked = appointment(appointed())
     asked.topic_states = [LeaderAndIsrTopicState(topic_name=name, topic_id=OTHER_ID, partition_states=[appointed()]), *asked.topic_states]
-    told = received().appoint(asked, image, lambda topic, partition: None)
-    assert not isinstance(told, Refusal)
-    assert told.answers == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION, ("t", 0): ErrorCode.NONE}
-    assert list(told.roles) == [("t", 0)]
+    result = received().appoint(asked, image, lambda topic, partition: None)
+    assert not isinstance(result, Refusal)
+    assert result.answers == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION, ("t", 0): ErrorCode.NONE}
+    assert list(result.roles) == [("t", 0)]
 
 
-def test_a_partition_that_only_learns_its_topics_id_keeps_its_role() -> None:
-    """With the leader epoch that is known, LeaderAndIsr may bring an id and nothing else."""
+def test_partition_that_only_receives_a_topic_id_keeps_its_role() -> None:
+    """With the known leader epoch LeaderAndIsr may bring an id and nothing else."""
     image = image_after(update(state(), topic_id=ZERO_UUID))
-    told = apply(image, received().appoint(appointment(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t"))))
-    assert (told.adopted, told.records) == ({"t": TOPIC_ID}, [])
+    result = apply(image, received().appoint(appointment(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t"))))
+    assert (result.adopted, result.records) == ({"t": TOPIC_ID}, [])
 
 
 @pytest.mark.parametrize(("option", "kraft", "kept"), [(True, True, frozenset({("t", 0)})), (True, False, None), (False, True, None)])
-def test_what_a_full_list_does_not_name_is_a_stray(option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None) -> None:
-    """Only of a controller of KRaft, and only for a migrating broker."""
-    told = received(deletes_what_is_missing=option).appoint(appointment(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None)
-    assert isinstance(told, Told)
-    assert told.keeps == kept
+def test_replica_missing_from_a_full_request_is_a_stray(option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None) -> None:
+    """Only from a KRaft controller, and only at a migrating broker."""
+    result = received(deletes_what_is_missing=option).appoint(appointment(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None)
+    assert isinstance(result, Told)
+    assert result.keeps == kept
 
 
 @pytest.mark.parametrize(
@@ -276,29 +276,29 @@ def test_what_a_full_list_does_not_name_is_a_stray(option: bool, kraft: bool, ke
         (5, held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, {}),
     ],
 )
-def test_a_replica_is_stopped_by_whoever_knows_its_latest_leader(
+def test_stop_replica_needs_the_latest_leader_epoch(
     leader_epoch: int, present: HeldPartition | None, answer: ErrorCode, stopped: dict[tuple[str, int], bool]
 ) -> None:
     """StopReplica (5): KIP-570."""
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
     request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[row])])
-    told = received().stop(request, lambda *_: present)
-    assert isinstance(told, Told)
-    assert (told.answers, told.stopped) == ({("t", 0): answer}, stopped)
+    result = received().stop(request, lambda *_: present)
+    assert isinstance(result, Told)
+    assert (result.answers, result.stopped) == ({("t", 0): answer}, stopped)
 
 
 @pytest.mark.parametrize("name", ILLEGAL_NAMES)
-def test_nothing_is_deleted_under_a_name_that_no_topic_may_have(name: str) -> None:
+def test_invalid_topic_name_deletes_nothing(name: str) -> None:
     """It would be the directory of another program."""
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=5, delete_partition=True)
     request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])])
 
     def held(topic: str, partition: int) -> HeldPartition | None:
-        raise AssertionError("nobody looks for a directory of that name")
+        raise AssertionError("a directory of that name must not be looked up")
 
-    told = received().stop(request, held)
-    assert isinstance(told, Told)
-    assert (told.answers, told.stopped) == ({(name, 0): ErrorCode.NONE}, {})
+    result = received().stop(request, held)
+    assert isinstance(result, Told)
+    assert (result.answers, result.stopped) == ({(name, 0): ErrorCode.NONE}, {})
 
 
 @pytest.mark.parametrize(
@@ -308,15 +308,15 @@ def test_nothing_is_deleted_under_a_name_that_no_topic_may_have(name: str) -> No
         StopReplicaRequest(delete_partitions=True, topics=[StopReplicaTopicV1(name="t", partition_indexes=[0])]),
     ],
 )
-def test_older_versions_say_once_for_all_whether_to_delete(request_of_old: StopReplicaRequest) -> None:
-    """Versions 0 to 2 know no leader epochs."""
-    told = received().stop(request_of_old, lambda *_: held(7))
-    assert isinstance(told, Told)
-    assert told.stopped == {("t", 0): True}
+def test_older_versions_delete_all_partitions_or_none(request_of_old: StopReplicaRequest) -> None:
+    """Versions 0 to 2 have no leader epochs."""
+    result = received().stop(request_of_old, lambda *_: held(7))
+    assert isinstance(result, Told)
+    assert result.stopped == {("t", 0): True}
 
 
-def test_a_deposed_controller_is_not_listened_to() -> None:
-    """STALE_CONTROLLER_EPOCH, of all three; what a later one has said goes on to hold."""
+def test_deposed_controller_is_rejected() -> None:
+    """STALE_CONTROLLER_EPOCH, for all three requests; the state sent by a later controller remains."""
     teller, image = received(), MetadataImage()
     apply(image, teller.update(update(state(), epoch=7), image))  # type: ignore[arg-type]
     refused = [
@@ -328,10 +328,10 @@ def test_a_deposed_controller_is_not_listened_to() -> None:
     assert (teller.controller_epoch, teller.controller_id) == (7, 2)
 
 
-@pytest.mark.parametrize(("told", "own", "is_refused"), [(-1, 26, False), (25, 26, True), (26, 26, False), (27, 26, False)])
-def test_what_was_meant_for_an_earlier_life_is_refused(told: int, own: int, is_refused: bool) -> None:
-    """STALE_BROKER_EPOCH (KIP-380): a later epoch may be one of which this broker has not heard yet."""
-    assert (refuse_broker_epoch(told, own) is not None) == is_refused
+@pytest.mark.parametrize(("named", "own", "is_refused"), [(-1, 26, False), (25, 26, True), (26, 26, False), (27, 26, False)])
+def test_request_for_an_earlier_incarnation_is_rejected(named: int, own: int, is_refused: bool) -> None:
+    """STALE_BROKER_EPOCH (KIP-380): a later epoch may be one that this broker has not received yet."""
+    assert (refuse_broker_epoch(named, own) is not None) == is_refused
 
 
 def config(text: str) -> bytes:
@@ -346,8 +346,8 @@ def config(text: str) -> bytes:
         ("brokers/<default>", ['"a":"1"', ""], {}),
     ],
 )
-def test_a_znode_of_configuration_says_all_that_is_set(entity: str, texts: list[str], expected: dict[str, str]) -> None:
-    """What it does not name any more is not set."""
+def test_config_znode_is_the_complete_config(entity: str, texts: list[str], expected: dict[str, str]) -> None:
+    """A setting that it no longer names is unset."""
     image = MetadataImage()
     for text in texts:
         for record in entity_changes(entity, config(text), image):
@@ -356,8 +356,8 @@ def test_a_znode_of_configuration_says_all_that_is_set(entity: str, texts: list[
     assert image.configs_of(2 if kind == "topics" else 4, "" if name == "<default>" else name) == expected
 
 
-def test_quotas_and_credentials_come_and_go_with_their_znode() -> None:
-    """Users, their clients, clients, addresses; names are as they were before they were made fit for a path."""
+def test_quotas_and_credentials_follow_their_znodes() -> None:
+    """Users, their clients, clients, addresses; names are decoded from their sanitized path."""
     image = MetadataImage()
     scram = '"SCRAM-SHA-256":"salt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=4096"'
 
@@ -381,8 +381,8 @@ def test_quotas_and_credentials_come_and_go_with_their_znode() -> None:
 @pytest.mark.parametrize(
     ("entity", "data"), [("topics/t", b"{"), ("users/a", b'{"config":{"producer_byte_rate":"much"}}'), ("cars/1", b"{}"), ("users/a/clients", b"{}")]
 )
-def test_what_cannot_be_read_is_said(entity: str, data: bytes) -> None:
-    """A corrupted znode must not be taken for an empty one."""
+def test_unreadable_data_is_reported(entity: str, data: bytes) -> None:
+    """A corrupted znode must not be treated as an empty one."""
     with pytest.raises(MalformedMessage):
         entity_changes(entity, data, MetadataImage())
 
@@ -392,7 +392,7 @@ def acls(*principals: str) -> bytes:
     return f'{{"version":1,"acls":[{rows}]}}'.encode()
 
 
-def test_access_rules_come_and_go_with_the_znode_of_their_resource() -> None:
+def test_acls_follow_the_znode_of_their_resource() -> None:
     """/kafka-acl/Topic/t; without data there are none (AclAuthorizer)."""
     image = MetadataImage()
     resource, other = (AclResourceType.TOPIC, AclPatternType.LITERAL, "t"), (AclResourceType.TOPIC, AclPatternType.PREFIXED, "t")
@@ -426,6 +426,6 @@ def test_access_rules_come_and_go_with_the_znode_of_their_resource() -> None:
         ("/kafka-acl/Car/x", None),
     ],
 )
-def test_a_path_says_whose_rules_a_znode_has(path: str, resource: tuple[AclResourceType, AclPatternType, str] | None) -> None:
-    """Those between have none."""
+def test_znode_path_names_the_resource_of_its_acls(path: str, resource: tuple[AclResourceType, AclPatternType, str] | None) -> None:
+    """Intermediate znodes have none."""
     assert resource_of_path(path) == resource

@@ -1,4 +1,4 @@
-"""Records that go into the log otherwise than they came.   Source: UnifiedLog.append, LogValidator; asked of Apache Kafka 3.5.2 and 3.9.1."""
+"""Records that are converted before the append.   Source: UnifiedLog.append, LogValidator; verified with Apache Kafka 3.5.2 and 3.9.1."""
 
 import pytest
 
@@ -32,11 +32,11 @@ WRAPPED = build_message_set(RECORDS, magic=1, compression=Compression.GZIP)
         (Compression.NONE, AppendRules(compression=Compression.LZ4, keeps_append_time=True), Compression.LZ4, NOW_MS),
     ],
 )
-def test_message_sets_become_one_batch_at_the_end_of_the_log(
-    noted: list[Event], magic: int, sent: Compression, rules: AppendRules, kept: Compression, stamps: int | None
+def test_message_sets_are_converted_to_one_batch_at_the_log_end(
+    emitted: list[Event], magic: int, sent: Compression, rules: AppendRules, kept: Compression, stamps: int | None
 ) -> None:
-    """With the offsets and the leader epoch of the log, no producer id, and a checksum that is right."""
-    partition = replica(noted, log_end_offset=40, rules=rules)
+    """With the offsets and the leader epoch of the log, no producer id, and a valid checksum."""
+    partition = replica(emitted, log_end_offset=40, rules=rules)
     decision = partition.decide_append_of_any_format(UncheckedRecords(build_message_set(RECORDS, magic=magic, compression=sent)), -1, NOW_MS)
     assert isinstance(decision, AppendDecision)
     partition.apply_append(decision)
@@ -50,7 +50,7 @@ def test_message_sets_become_one_batch_at_the_end_of_the_log(
         (41, times[1], b"b", None),
     ]
     assert (decision.first_offset, decision.max_timestamp, decision.append_timestamp) == (40, max(times), stamps)
-    assert partition.log_end_offset == 42 and [type(event) for event in noted] == [BatchAppended]
+    assert partition.log_end_offset == 42 and [type(event) for event in emitted] == [BatchAppended]
 
 
 @pytest.mark.parametrize(
@@ -68,33 +68,33 @@ def test_message_sets_become_one_batch_at_the_end_of_the_log(
         (WRAPPED, AppendRules(segment_bytes=70), ErrorCode.RECORD_LIST_TOO_LARGE),
     ],
 )
-def test_message_sets_are_refused(noted: list[Event], data: bytes, rules: AppendRules, error: ErrorCode) -> None:
-    """Sizes are looked at before and after the conversion; what is refused is noted and changes nothing."""
-    partition = replica(noted, rules=rules)
+def test_invalid_message_sets_are_rejected(emitted: list[Event], data: bytes, rules: AppendRules, error: ErrorCode) -> None:
+    """Sizes are checked before and after the conversion; a rejection emits an event and changes nothing."""
+    partition = replica(emitted, rules=rules)
     outcome = partition.decide_append_of_any_format(UncheckedRecords(data), -1, NOW_MS)
     assert isinstance(outcome, Refusal) and outcome.error is error
-    assert [type(event) for event in noted] == [ProduceRefused] and partition.log_end_offset == 0
+    assert [type(event) for event in emitted] == [ProduceRefused] and partition.log_end_offset == 0
 
 
-def test_acks_and_leadership_are_looked_at_before_messages(noted: list[Event]) -> None:
+def test_acks_and_leadership_are_checked_before_messages(emitted: list[Event]) -> None:
     garbage = UncheckedRecords(bytes(80))
     outcomes = [
-        replica(noted).decide_append_of_any_format(garbage, 2, NOW_MS),
-        replica(noted, leader_epoch=None).decide_append_of_any_format(garbage, -1, NOW_MS),
+        replica(emitted).decide_append_of_any_format(garbage, 2, NOW_MS),
+        replica(emitted, leader_epoch=None).decide_append_of_any_format(garbage, -1, NOW_MS),
     ]
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, Refusal)]
     assert errors == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 @pytest.mark.parametrize("data", [b"", b"12345", WRAPPED[:-1]])
-def test_without_a_whole_message_there_is_nothing_to_append(noted: list[Event], data: bytes) -> None:
-    assert replica(noted).decide_append_of_any_format(UncheckedRecords(data), -1, NOW_MS) == NothingToAppend() and not noted
+def test_without_a_complete_message_nothing_is_appended(emitted: list[Event], data: bytes) -> None:
+    assert replica(emitted).decide_append_of_any_format(UncheckedRecords(data), -1, NOW_MS) == NothingToAppend() and not emitted
 
 
-def test_a_batch_is_brought_into_the_codec_of_its_topic_and_its_repetition_is_known(noted: list[Event]) -> None:
-    """Sizes count as the log has them: what is too large for a segment as it came may fit in."""
+def test_batch_is_recompressed_to_the_topics_codec_and_deduplicated(emitted: list[Event]) -> None:
+    """Sizes are those in the log: what arrives too large for a segment may fit."""
     rules = AppendRules(compression=Compression.GZIP, segment_bytes=300)
-    partition = replica(noted, rules=rules)
+    partition = replica(emitted, rules=rules)
     batch = make_batch(0, 4, value=bytes(100))
     assert batch.size_bytes > rules.segment_bytes
     decision = partition.decide_append(batch, -1, NOW_MS)
@@ -112,19 +112,19 @@ def test_a_batch_is_brought_into_the_codec_of_its_topic_and_its_repetition_is_kn
         (AppendRules(compression=Compression.NONE, segment_bytes=300), ErrorCode.RECORD_LIST_TOO_LARGE),
     ],
 )
-def test_a_batch_that_grows_too_large_is_refused(noted: list[Event], rules: AppendRules, error: ErrorCode) -> None:
+def test_batch_that_grows_too_large_is_rejected(emitted: list[Event], rules: AppendRules, error: ErrorCode) -> None:
     batch = make_batch(0, 4, value=bytes(100), compression=Compression.GZIP)
     assert batch.size_bytes < 300
-    outcome = replica(noted, rules=rules).decide_append(batch, -1, NOW_MS)
+    outcome = replica(emitted, rules=rules).decide_append(batch, -1, NOW_MS)
     assert isinstance(outcome, Refusal) and outcome.error is error
 
 
-def test_a_batch_that_is_in_the_codec_of_its_topic_stays_as_it_is(noted: list[Event]) -> None:
+def test_batch_in_the_topics_codec_is_unchanged(emitted: list[Event]) -> None:
     batch = make_batch(0, 4, compression=Compression.ZSTD)
-    decision = replica(noted, rules=AppendRules(compression=Compression.ZSTD)).decide_append(batch, -1, NOW_MS)
+    decision = replica(emitted, rules=AppendRules(compression=Compression.ZSTD)).decide_append(batch, -1, NOW_MS)
     assert isinstance(decision, AppendDecision) and decision.batch is batch
 
 
-def test_only_batches_can_be_transactional() -> None:
+def test_only_v2_batches_can_be_transactional() -> None:
     marked = build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     assert [UncheckedRecords(data).is_transactional for data in (marked, build_batch(RECORDS), WRAPPED, b"")] == [True, False, False, False]

@@ -1,4 +1,4 @@
-"""The walk over the lengths of records, beside the reader that unpacks each of them."""
+"""The walk over the lengths of records, compared with the full record reader."""
 
 from collections.abc import Callable
 from random import Random
@@ -30,14 +30,14 @@ def batch_of(kind: str, count: int) -> bytes:
 
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 11, 64, 65, 300])
-def test_records_of_any_sizes_add_up(kind: str, count: int) -> None:
-    """Records of equal size are passed over together; those of other sizes one by one."""
+def test_records_of_any_sizes_are_accepted(kind: str, count: int) -> None:
+    """Records of equal size are skipped together; others one by one."""
     assert why_records_do_not_add_up(RecordBatch(batch_of(kind, count))) is None
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_a_length_that_was_changed_is_noticed_wherever_the_reader_notices_it(kind: str) -> None:
-    """One byte of the records is another one: what leaves the lengths as they are is none of the walk's business, all else it must see."""
+def test_changed_length_is_detected_wherever_the_reader_would_fail(kind: str) -> None:
+    """One byte of the records is changed: the walk ignores changes that leave the lengths intact and must detect all others."""
     whole = batch_of(kind, 40)
     draw = Random(kind)
     for _ in range(200):
@@ -53,8 +53,8 @@ def test_a_length_that_was_changed_is_noticed_wherever_the_reader_notices_it(kin
 
 
 @pytest.mark.parametrize("missing", [1, 2, 1024, 2000])
-def test_a_batch_cut_short_does_not_add_up(missing: int) -> None:
-    """Fewer bytes than the records take: the last one ends outside."""
+def test_truncated_batch_is_rejected(missing: int) -> None:
+    """Fewer bytes than the records need: the last one ends outside."""
     whole = batch_of("all of a kilobyte", 50)
     cut = bytearray(whole[:-missing])
     cut[8:12] = (len(cut) - 12).to_bytes(4, "big")
@@ -62,8 +62,8 @@ def test_a_batch_cut_short_does_not_add_up(missing: int) -> None:
 
 
 @pytest.mark.parametrize("change", [-1, 1])
-def test_another_record_count_does_not_add_up(change: int) -> None:
-    """One record more or fewer than the header says."""
+def test_wrong_record_count_is_rejected(change: int) -> None:
+    """One record more or fewer than in the header."""
     whole = bytearray(batch_of("all of a kilobyte", 50))
     whole[57:61] = (50 + change).to_bytes(4, "big")
     assert why_records_do_not_add_up(RecordBatch(bytes(whole))) is not None

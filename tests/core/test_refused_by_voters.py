@@ -1,4 +1,4 @@
-"""What a replica of the quorum refuses by its rules alone, whatever the shell around it would do.   Source: KIP-595, KIP-630, KafkaRaftClient."""
+"""Requests that a quorum replica rejects by its rules alone, whatever node runs it.   Source: KIP-595, KIP-630, KafkaRaftClient."""
 
 import pytest
 
@@ -19,7 +19,7 @@ EPOCH = 5
 
 
 def voter() -> Quorum:
-    """One of three voters, whose timers are far away."""
+    """One of three voters, with timeouts far in the future."""
     lab = Lab(1)
     lab.nodes[OWN].start()
     replica = lab.nodes[OWN].replica
@@ -28,7 +28,7 @@ def voter() -> Quorum:
 
 
 @pytest.mark.parametrize(("leader_id", "is_granted"), [(None, True), (LEADER, False)])
-def test_a_voter_that_knows_the_leader_of_an_epoch_gives_no_vote_in_it(leader_id: int | None, is_granted: bool) -> None:
+def test_voter_that_knows_the_leader_of_an_epoch_rejects_its_vote_requests(leader_id: int | None, is_granted: bool) -> None:
     """It cannot reach that leader any more, but the epoch has one (UnattachedState.canGrantVote)."""
     quorum = voter()
     quorum.become_unattached(EPOCH, 0, leader_id=leader_id)
@@ -57,8 +57,8 @@ def test_a_voter_that_knows_the_leader_of_an_epoch_gives_no_vote_in_it(leader_id
         (40, 3, 0, EPOCH + 1, False),
     ],
 )
-def test_a_leader_gives_a_snapshot_that_it_has_and_no_other(end_offset: int, epoch: int, position: int, leader_epoch: int, is_given: bool) -> None:
-    """Asked for by both of its numbers, in the leader's epoch (KafkaRaftClient.handleFetchSnapshotRequest)."""
+def test_leader_serves_only_an_existing_snapshot(end_offset: int, epoch: int, position: int, leader_epoch: int, is_given: bool) -> None:
+    """Requested by both offset and epoch, in the leader's epoch (KafkaRaftClient.handleFetchSnapshotRequest)."""
     quorum = voter()
     quorum.become_unattached(EPOCH - 1, 0)
     quorum.become_candidate(0, retries=1)

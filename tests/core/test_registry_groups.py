@@ -1,4 +1,4 @@
-"""Records of registries by group: those that a walk over all of them finds, also after some were undone."""
+"""Registry records by group: the same as in a full scan, also after a revert."""
 
 import time
 from random import Random
@@ -33,15 +33,15 @@ def rule(number: int, name: str) -> AccessControlEntryRecord:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo(seed: int) -> None:
-    dice = Random(seed)
+def test_groups_equal_a_full_scan_also_after_a_revert(seed: int) -> None:
+    rng = Random(seed)
     journal = Journal()
     registries = Registries(lambda: TimelineDict(journal))
     for offset in range(2000):
         journal.mark(offset)
-        number = dice.randrange(30)
-        name = dice.choice("abc")
-        match dice.randrange(4):
+        number = rng.randrange(30)
+        name = rng.choice("abc")
+        match rng.randrange(4):
             case 0:
                 registries.replay(RemoveAccessControlEntryRecord(id=number.to_bytes(16)))
             case 1 | 2:
@@ -50,13 +50,13 @@ def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo(seed: 
                 registries.replay(
                     ClientQuotaRecord(
                         entity=[EntityData(entity_type="user", entity_name=name)],
-                        key=dice.choice(("producer_byte_rate", "consumer_byte_rate")),
+                        key=rng.choice(("producer_byte_rate", "consumer_byte_rate")),
                         value=1.0,
-                        remove=dice.randrange(2) == 0,
+                        remove=rng.randrange(2) == 0,
                     )
                 )
-        if dice.randrange(50) == 0:
-            journal.revert_to(max(0, offset - dice.randrange(20)))
+        if rng.randrange(50) == 0:
+            journal.revert_to(max(0, offset - rng.randrange(20)))
             registries.on_undone()
         for each in "abc":
             wanted = [one for one in registries.access_rules.records() if one.resource_name == each]
@@ -66,8 +66,8 @@ def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo(seed: 
             assert registries.quotas.of_group(entity) == quotas
 
 
-def test_texts_of_all_resources_cost_as_much_as_all_rules() -> None:
-    """A controller of ZooKeeper mode writes each resource that a request touches, and a broker reads each."""
+def test_formatting_all_resources_is_as_cheap_as_formatting_all_rules() -> None:
+    """A ZooKeeper-mode controller writes each resource that a request changes, and each broker reads it."""
     image = MetadataImage()
     names = [f"t{number}" for number in range(RESOURCES)]
     started = time.process_time()

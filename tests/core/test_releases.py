@@ -1,4 +1,4 @@
-"""The personas: a chain of deltas. That their ranges are Kafka's own is read in its jars (tests/releases) and asked of it (tests/apache_kafka)."""
+"""Release profiles: a chain of deltas. tests/releases compares their ranges with Kafka's jars, tests/apache_kafka with running brokers."""
 
 import pytest
 
@@ -14,15 +14,15 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 
 
 @pytest.mark.parametrize("known", releases(), ids=lambda known: known.name)
-def test_apis_stand_on_the_listeners_that_kafka_gives_them(known: Release) -> None:
-    """AllocateProducerIds is never asked of a broker in KRaft mode."""
+def test_apis_are_on_the_same_listeners_as_in_kafka(known: Release) -> None:
+    """AllocateProducerIds is never sent to a broker in KRaft mode."""
     assert all("zkBroker" in key.listeners for key in known.zookeeper_apis)
     assert all("broker" in key.listeners for key in known.broker_apis)
     assert all("controller" in key.listeners for key in known.controller_apis)
 
 
-def test_releases_stand_oldest_first() -> None:
-    """A later one lacks no trait that an earlier one has."""
+def test_releases_are_sorted_by_age() -> None:
+    """A later release has every trait of an earlier one."""
     before = ["2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2"]
     names = [known.name for known in releases()]
     assert names == [*before, "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"] and DEFAULT_RELEASE == "3.9"
@@ -34,7 +34,7 @@ def test_releases_stand_oldest_first() -> None:
 
 
 @pytest.mark.parametrize("known", [known for known in releases() if known.has_kraft], ids=lambda known: known.name)
-def test_a_fresh_cluster_is_at_the_newest_level_of_its_release(known: Release) -> None:
+def test_new_cluster_has_the_latest_level_of_its_release(known: Release) -> None:
     """And supports every level from the first with KRaft, or, since 4.0, from the last of 3.3."""
     level = known.metadata_version
     assert METADATA_VERSIONS[level].name == known.metadata_version_name and known.metadata_version_name.startswith(f"{known.name}-")
@@ -60,12 +60,12 @@ ELR, GROUPS, SHARES, STREAMS, TRANSACTIONS = (
         ("4.4", {ELR: 1, GROUPS: 1, SHARES: 2, STREAMS: 1, TRANSACTIONS: 2}),
     ],
 )
-def test_a_fresh_cluster_has_the_features_of_its_release(name: str, levels: dict[str, int]) -> None:
-    """As ApiVersions of fresh clusters say (asked of 4.0.2, 4.1.2, 4.2.2, 4.4.0); metadata.version is written first, the rest by name."""
+def test_new_cluster_has_the_features_of_its_release(name: str, levels: dict[str, int]) -> None:
+    """As in ApiVersions of new clusters (4.0.2, 4.1.2, 4.2.2, 4.4.0); metadata.version is written first, the others by name."""
     known = release(name)
     bootstrap = bootstrap_at(known.metadata_version, known.supported_features)
-    told = [(record.name, record.feature_level) for record in bootstrap.records if isinstance(record, FeatureLevelRecord)]
-    assert told == [("metadata.version", known.metadata_version), *sorted(levels.items())]
+    features = [(record.name, record.feature_level) for record in bootstrap.records if isinstance(record, FeatureLevelRecord)]
+    assert features == [("metadata.version", known.metadata_version), *sorted(levels.items())]
 
 
 def test_brokers_wait_for_producer_ids_before_3_6() -> None:
@@ -75,28 +75,30 @@ def test_brokers_wait_for_producer_ids_before_3_6() -> None:
 
 
 @pytest.mark.parametrize("known", [known for known in releases() if known.has_zookeeper_mode], ids=lambda known: known.name)
-def test_a_broker_in_zookeeper_mode_speaks_the_newest_version_of_its_release(known: Release) -> None:
-    """Unless inter.broker.protocol.version says otherwise: an upgrade without that setting jumps at once."""
+def test_zookeeper_mode_broker_uses_the_latest_protocol_of_its_release(known: Release) -> None:
+    """Unless inter.broker.protocol.version is set: an upgrade without that setting changes the protocol at once."""
     assert ProtocolVersion.parse(known.name).name == known.metadata_version_name
     assert ProtocolVersion.parse(known.name).level == known.metadata_version
 
 
-def test_what_went_with_4_0_is_not_offered_any_more() -> None:
-    """ControlledShutdown was for ZooKeeper; old versions went by KIP-896."""
+def test_apis_removed_in_4_0_are_not_offered() -> None:
+    """ControlledShutdown was for ZooKeeper; KIP-896 removed old versions."""
     assert ApiKey.CONTROLLED_SHUTDOWN in release("3.9").controller_apis and ApiKey.CONTROLLED_SHUTDOWN not in release("4.1").controller_apis
     assert (release("3.9").broker_apis[ApiKey.FETCH], release("4.1").broker_apis[ApiKey.FETCH]) == ((0, 17), (4, 18))
 
 
-def test_a_release_has_the_traits_that_came_with_it_or_before_it() -> None:
-    """Releases list their traits by hand; the traits say since when. (Levels of metadata.version are called after their release.)"""
+def test_release_has_the_traits_introduced_up_to_it() -> None:
+    """Releases list their traits explicitly; each trait names the release that introduced it. (Levels of
+    metadata.version are named after their release.)
+    """
     every = [trait for trait in vars(traits).values() if isinstance(trait, Trait)]
     for known in releases():
         expected = [trait.name for trait in every if _release_of(trait) <= _parts(known.patch)]
         assert sorted(trait.name for trait in known.traits) == sorted(expected)
 
 
-def test_an_unknown_release_is_refused_with_the_names_there_are() -> None:
-    """So that a typing error ends in one line."""
+def test_unknown_release_is_rejected_with_the_list_of_releases() -> None:
+    """A typing error produces a one-line message."""
     with pytest.raises(KeyError, match=r"no release is called 2\.2 \(there are: "):
         release("2.2")
 

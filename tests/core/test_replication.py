@@ -1,29 +1,29 @@
-"""Replicas that lead and follow: nothing that was acknowledged is lost, and no two logs differ below what both know to be replicated."""
+"""Leaders and followers: no acknowledged record is lost, and no two logs differ below the high watermark of both."""
 
 import pytest
 
-from tests.core.replication_lab import ReplicationLab
+from tests.core.replication_lab import ReplicationHarness
 
 SEEDS = 60
 
 
-def played(seed: int, brokers: int) -> ReplicationLab:
-    """Play one random history; the lab raises AssertionError as soon as something promised is gone."""
-    lab = ReplicationLab(seed, brokers=brokers, min_in_sync=1 + seed % 2)
+def played(seed: int, brokers: int) -> ReplicationHarness:
+    """Run one random history; the harness raises AssertionError as soon as a guarantee is violated."""
+    lab = ReplicationHarness(seed, brokers=brokers, min_in_sync=1 + seed % 2)
     lab.run(400, trouble=0.08)
     return lab
 
 
 @pytest.mark.parametrize("seed", range(SEEDS, 140))
-def test_nothing_acknowledged_is_lost_in_any_history(seed: int) -> None:
-    """Seed 93 finds, with four brokers, a leader that lets followers join before they have what its epoch began with (KAFKA-7128)."""
+def test_no_acknowledged_record_is_lost_in_any_history(seed: int) -> None:
+    """With four brokers seed 93 finds a leader that lets followers join the ISR before they have the start of its epoch (KAFKA-7128)."""
     for brokers in (2, 4):
         played(seed, brokers)
 
 
 @pytest.mark.parametrize("brokers", [2, 3, 4])
-def test_nothing_acknowledged_is_lost_and_all_end_with_the_same_log(brokers: int) -> None:
-    """And the histories are worth playing: leaders change, logs are truncated, replicas leave and join."""
+def test_no_acknowledged_record_is_lost_and_all_logs_converge(brokers: int) -> None:
+    """The histories are not trivial: leaders change, logs are truncated, replicas leave and join the ISR."""
     elections = truncations = shrinks = expansions = acknowledged = 0
     for seed in range(SEEDS):
         lab = played(seed, brokers)

@@ -1,6 +1,7 @@
-"""One partition on its leader and on a follower, told in tests/core/scripts.
+"""Scripts of one partition on its leader and on a follower (tests/core/scripts).
 
-Source: KIP-101, KIP-497, KIP-595, KIP-841, KIP-903, KIP-966, kafka.cluster.Partition, kafka.server.AbstractFetcherThread.
+Source: KIP-101, KIP-497, KIP-595, KIP-841, KIP-903, KIP-966, kafka.cluster.Partition,
+kafka.server.AbstractFetcherThread.
 """
 
 from collections.abc import Callable
@@ -29,8 +30,8 @@ LAG_MAX_MS = 30_000
 BEGIN_MS = 1_000_000
 
 
-class Talk:
-    """Replica 1 of replicas 1, 2 and 3, which is told by lines such as "append 3" or "fetch 2 5"."""
+class ScriptDriver:
+    """Replica 1 of replicas 1, 2 and 3, driven by lines such as "append 3" or "fetch 2 5"."""
 
     def __init__(self) -> None:
         self.now_ms = BEGIN_MS
@@ -70,7 +71,7 @@ class Talk:
     def do_append(self, count: str) -> str:
         decision = self.replica.decide_append(make_batch(0, int(count) - 1, producer_id=-1, epoch=-1), ALL_REPLICAS, self.now_ms)
         if isinstance(decision, Refusal):
-            return f"refused {decision.error.name}"
+            return f"rejected {decision.error.name}"
         assert isinstance(decision, AppendDecision), "there are no producers"
         first = self.replica.log_end_offset
         self.replica.apply_append(decision)
@@ -78,35 +79,35 @@ class Talk:
         return f"offsets {first} .. {self.replica.log_end_offset - 1}"
 
     def do_fetch(self, replica_id: str, offset: str, epoch: str = "") -> str:
-        """A follower's Fetch, with the leader epoch that it believes in."""
+        """A follower's Fetch, with its current leader epoch."""
         leader_epoch = int(epoch) if epoch else self.replica.leader_epoch
         refusal = self.replica.refuse_follower(int(replica_id), leader_epoch)
         if refusal is not None:
-            return f"refused {refusal.error.name}"
+            return f"rejected {refusal.error.name}"
         fetched = self.replica.on_follower_fetch(int(replica_id), int(offset), 0, now_ms=self.now_ms, broker_epoch=int(replica_id))
         return self._proposed(fetched.proposal)
 
     def do_compare(self, offset: str, last_epoch: str) -> str:
-        """What a follower is told whose log ends at an offset with a record of an epoch."""
+        """The response to a follower whose log ends at an offset with a record of an epoch."""
         found = decide_read(
             self.replica, int(offset), current_leader_epoch=self.replica.leader_epoch, last_fetched_epoch=int(last_epoch), is_follower=True
         )
         match found:
             case Refusal():
-                return f"refused {found.error.name}"
+                return f"rejected {found.error.name}"
             case Diverging():
-                return f"parts at {found.end_offset} of epoch {found.leader_epoch}"
+                return f"diverges at {found.end_offset} of epoch {found.leader_epoch}"
         return "agrees"
 
     def do_shrink(self) -> str:
-        return self._proposed(self.replica.shrinking(self.now_ms)) or "nobody is behind"
+        return self._proposed(self.replica.shrinking(self.now_ms)) or "no replica is behind"
 
-    def do_agreed(self, isr: str, partition_epoch: str) -> str:
+    def do_accepted(self, isr: str, partition_epoch: str) -> str:
         assert self.proposal is not None, "something was proposed"
         after = self.replica.on_isr_answer(self.proposal, AgreedIsr(self.replica.leader_epoch, int(partition_epoch), _ids(isr)), self.now_ms)
         return f"{after.name.lower()}; {self._shown()}"
 
-    def do_refused(self, error: str) -> str:
+    def do_rejected(self, error: str) -> str:
         assert self.proposal is not None, "something was proposed"
         after = self.replica.on_isr_answer(self.proposal, ErrorCode[error], self.now_ms)
         return f"{after.name.lower()}; {self._shown()}"
@@ -118,27 +119,27 @@ class Talk:
     # The follower's side ------------------------------------------------------------------------------------------------------------------------
 
     def do_log(self, end_offset: str, high_watermark: str, *epochs: str) -> str:
-        """A log that is found on the disk: epochs as "3@10"."""
+        """A log found on disk: epochs as "3@10"."""
         self.replica = self._new(int(end_offset), int(high_watermark), [each.split("@") for each in epochs])
         return self._shown()
 
     def do_here_from(self, local_start_offset: str) -> None:
-        """What lies before an offset is in the remote store only."""
+        """Records before an offset are in the remote store only."""
         self.replica.is_tiered = True
         self.replica.note_local_start(int(local_start_offset))
 
     def do_follow(self, leader_id: str, epoch: str) -> str:
         following = self.replica.follow(int(leader_id), int(epoch))
         if following is None:
-            return "as before"
+            return "unchanged"
         return "\n".join(line for line in (self._stepped(following.begin()), self._wish()) if line)
 
     def do_gets(self, count: str, epoch: str, high_watermark: str) -> str:
-        """Records that the leader sends, and what it has committed."""
+        """Records sent by the leader, and its high watermark."""
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
         step = self._following().on_fetched(wish, error=ErrorCode.NONE, high_watermark=int(high_watermark), log_start_offset=0)
-        assert isinstance(step, Accept), "what was asked for is taken"
+        assert isinstance(step, Accept), "the requested records are appended"
         if int(count):
             batch = make_batch(0, int(count) - 1, producer_id=-1, epoch=-1, base_offset=self.replica.log_end_offset)
             if int(epoch) > (self.replica.epochs.latest_epoch if self.replica.epochs.latest_epoch is not None else -1):
@@ -147,20 +148,20 @@ class Talk:
         self.replica.on_copied(step.high_watermark)
         return self._wish()
 
-    def do_parts(self, end_offset: str, epoch: str) -> str:
+    def do_diverges(self, end_offset: str, epoch: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
         step = self._following().on_fetched(wish, error=ErrorCode.NONE, diverging=Diverging(leader_epoch=int(epoch), end_offset=int(end_offset)))
         return f"{self._stepped(step)}\n{self._wish()}"
 
-    def do_is_told(self, error: str) -> str:
+    def do_fetch_failed(self, error: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
         return f"{self._stepped(self._following().on_fetched(wish, error=ErrorCode[error]))}\n{self._wish()}"
 
     def do_offset(self, offset: str) -> str:
         wish = self._following().wish()
-        assert isinstance(wish, OffsetWish), "it asks for offsets"
+        assert isinstance(wish, OffsetWish), "it requests offsets"
         return f"{self._stepped(self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset)))}\n{self._wish()}"
 
     def _following(self) -> Following:
@@ -171,9 +172,9 @@ class Talk:
         wish = self._following().wish()
         match wish:
             case None:
-                return "asks for nothing"
+                return "requests nothing"
             case OffsetWish():
-                return f"asks for the {wish.name.lower()} offset"
+                return f"lists the {wish.name.lower()} offset"
         return f"fetches from {wish.fetch_offset}, last epoch {wish.last_fetched_epoch}, in leader epoch {wish.leader_epoch}"
 
     def _stepped(self, step: object) -> str:
@@ -181,17 +182,17 @@ class Talk:
             case None:
                 return ""
             case CutTo(offset=offset):
-                self._cut(0, offset)
-                return f"cuts its log at {offset}"
+                self._truncate(0, offset)
+                return f"truncates its log at {offset}"
             case RestartAt(offset=offset):
-                self._cut(offset, offset)
+                self._truncate(offset, offset)
                 self.replica.epochs.truncate_to(0)
-                return f"begins anew at {offset}"
+                return f"restarts its log at {offset}"
             case BackOff(reason):
-                return f"pauses: {reason}"
+                return f"backs off: {reason}"
         return type(step).__name__.lower()
 
-    def _cut(self, start_offset: int, end_offset: int) -> None:
+    def _truncate(self, start_offset: int, end_offset: int) -> None:
         self.replica.epochs.truncate_to(end_offset)
         self.replica.on_cut(start_offset, end_offset)
 
@@ -229,8 +230,8 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    "script", ["leader_replicates", "leader_isr_shrinks", "leader_isr_grows", "leader_is_asked_by_strangers", "follower_copies", "follower_truncates"]
+    "script", ["leader_replicates", "leader_isr_shrinks", "leader_isr_expands", "leader_validates_fetches", "follower_fetches", "follower_truncates"]
 )
-def test_replicas_behave_as_their_scripts_tell(script: str, play: Callable[[str, Callable[[str], str]], None]) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, Talk().answer)
+def test_replication_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+    """The comments of each script name the rule that it covers."""
+    run_script(script, ScriptDriver().answer)

@@ -1,4 +1,4 @@
-"""Which segments go, by the start of the log, its size, or their age.   Source: UnifiedLog.deleteOldSegments."""
+"""Which segments are deleted, by log start offset, size, or age.   Source: UnifiedLog.deleteOldSegments."""
 
 import pytest
 
@@ -42,14 +42,16 @@ def segments(*sizes: int, active: int = 0) -> SegmentList:
         (RetentionRules(retention_ms=0, retention_bytes=200), {}, Expired(1, Reason.SIZE)),
     ],
 )
-def test_the_oldest_segments_go_for_the_first_reason_that_holds(rules: RetentionRules, facts: dict[str, int], expected: Expired | None) -> None:
-    """Three segments of 100 bytes, and an active one without records, which stays."""
+def test_oldest_segments_are_deleted_for_the_first_reason_that_applies(
+    rules: RetentionRules, facts: dict[str, int], expected: Expired | None
+) -> None:
+    """Three segments of 100 bytes, and an active one without records, which is kept."""
     log = segments(100, 100, 100)
     asked = {"log_start_offset": 0, "high_watermark": 30, "log_end_offset": 30} | facts
     assert expired(log.segments, rules, now_ms=NOW_MS, **asked) == expected
 
 
-def test_an_active_segment_goes_too_once_it_is_too_old() -> None:
+def test_active_segment_is_deleted_once_it_is_too_old() -> None:
     log = segments(100, active=100)
     assert expired(log.segments, RetentionRules(retention_ms=0), now_ms=NOW_MS, log_start_offset=0, log_end_offset=20, high_watermark=20) == Expired(
         2, Reason.TIME
@@ -65,7 +67,7 @@ def test_an_active_segment_goes_too_once_it_is_too_old() -> None:
         (25, [EpochStart(5, 25)]),
     ],
 )
-def test_epochs_begin_where_the_log_does(start: int, left: list[EpochStart]) -> None:
+def test_epochs_begin_at_the_log_start_offset(start: int, left: list[EpochStart]) -> None:
     """Source: LeaderEpochFileCache.truncateFromStartAsyncFlush."""
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
     assert epochs.begin_at(start) is (list(epochs.starts) != [EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])

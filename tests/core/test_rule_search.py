@@ -1,4 +1,4 @@
-"""Access rules are found for many filters at once, as one filter held against each rule finds them."""
+"""ACL searches with many filters at once give the results of matching each filter against each rule."""
 
 import time
 from random import Random
@@ -21,11 +21,11 @@ PRINCIPALS = ("User:alice", "User:bob", "User:*")
 HOSTS = ("*", "10.0.0.1")
 RULES, FILTERS = 10_000, 1_000
 SECONDS_MAX = 2.0
-"""Held against each other one by one they take more than this on any machine."""
+"""Matching them pairwise takes more than this on any machine."""
 
 
 def lets_through(asked: DeleteAclsFilter, rule: Rule) -> bool:
-    """As ResourcePatternFilter.matches and AccessControlEntryFilter.matches put it."""
+    """The definition of ResourcePatternFilter.matches and AccessControlEntryFilter.matches."""
     name, pattern = asked.resource_name_filter, asked.pattern_type_filter
     if asked.resource_type_filter not in (AclResourceType.ANY, rule.resource_type):
         return False
@@ -47,39 +47,39 @@ def lets_through(asked: DeleteAclsFilter, rule: Rule) -> bool:
     )
 
 
-def drawn_rule(dice: Random, number: int) -> Rule:
+def drawn_rule(rng: Random, number: int) -> Rule:
     return AccessControlEntryRecord(
         id=number.to_bytes(16),
-        resource_type=dice.choice((2, 3)),
-        resource_name=dice.choice(NAMES),
-        pattern_type=dice.choice((3, 4)),
-        principal=dice.choice(PRINCIPALS),
-        host=dice.choice(HOSTS),
-        operation=dice.choice((3, 4)),
-        permission_type=dice.choice((2, 3)),
+        resource_type=rng.choice((2, 3)),
+        resource_name=rng.choice(NAMES),
+        pattern_type=rng.choice((3, 4)),
+        principal=rng.choice(PRINCIPALS),
+        host=rng.choice(HOSTS),
+        operation=rng.choice((3, 4)),
+        permission_type=rng.choice((2, 3)),
     )
 
 
-def drawn_filter(dice: Random) -> DeleteAclsFilter:
+def drawn_filter(rng: Random) -> DeleteAclsFilter:
     return DeleteAclsFilter(
-        resource_type_filter=dice.choice((1, 2, 3)),
-        resource_name_filter=dice.choice((None, "abcd", *NAMES)),
-        pattern_type_filter=dice.choice((1, 2, 3, 4)),
-        principal_filter=dice.choice((None, *PRINCIPALS)),
-        host_filter=dice.choice((None, *HOSTS)),
-        operation=dice.choice((1, 3, 4)),
-        permission_type=dice.choice((1, 2, 3)),
+        resource_type_filter=rng.choice((1, 2, 3)),
+        resource_name_filter=rng.choice((None, "abcd", *NAMES)),
+        pattern_type_filter=rng.choice((1, 2, 3, 4)),
+        principal_filter=rng.choice((None, *PRINCIPALS)),
+        host_filter=rng.choice((None, *HOSTS)),
+        operation=rng.choice((1, 3, 4)),
+        permission_type=rng.choice((1, 2, 3)),
     )
 
 
 @pytest.mark.parametrize("seed", range(1, 3))
-def test_a_filter_finds_what_it_lets_through_in_the_order_of_the_rules(seed: int) -> None:
-    dice = Random(seed)
-    rules = [drawn_rule(dice, number) for number in range(300)]
+def test_filter_finds_its_matches_in_the_order_of_the_rules(seed: int) -> None:
+    rng = Random(seed)
+    rules = [drawn_rule(rng, number) for number in range(300)]
     search = RuleSearch(rules)
     sizes = []
     for _ in range(3000):
-        asked = drawn_filter(dice)
+        asked = drawn_filter(rng)
         found = search.found(asked)
         assert found == [rule for rule in rules if lets_through(asked, rule)], asked
         sizes.append(len(found))
@@ -93,8 +93,8 @@ def registries_of(rules: list[Rule]) -> Registries:
     return registries
 
 
-def test_a_thousand_filters_and_ten_thousand_rules_take_no_longer_than_both() -> None:
-    """Filters that say name, principal or host of rules of which there are many, and never both of one rule."""
+def test_cost_of_many_filters_and_rules_is_linear_in_both() -> None:
+    """Filters by name, principal or host that many rules match, but never both attributes of one rule."""
     rules = [
         AccessControlEntryRecord(
             id=number.to_bytes(16),
@@ -128,7 +128,7 @@ def test_a_thousand_filters_and_ten_thousand_rules_take_no_longer_than_both() ->
     assert 0 < len(decision.records) < RULES
 
 
-def test_filters_behind_one_that_fills_the_answer_are_refused() -> None:
+def test_filters_after_a_full_response_are_rejected() -> None:
     registries = registries_of([drawn_rule(Random(2), number) for number in range(RULES)])
     everything = DeleteAclsFilter(
         resource_type_filter=1,
@@ -144,11 +144,11 @@ def test_filters_behind_one_that_fills_the_answer_are_refused() -> None:
     refused = [each for each in decision.result if isinstance(each, Refusal)]
     assert sum(map(len, whole)) == FOUND_MAX and len(whole) + len(refused) == FILTERS
     assert {each.error for each in refused} == {ErrorCode.POLICY_VIOLATION}
-    assert len(decision.records) == RULES, "what the others let through is deleted once"
+    assert len(decision.records) == RULES, "rules that several filters match are deleted once"
 
 
-def test_of_several_mistakes_in_a_rule_kafka_names_the_first_that_it_finds() -> None:
-    """AclControlManager.validateNewAcl looks at the principal last."""
+def test_first_error_of_an_invalid_acl_is_the_one_that_kafka_reports() -> None:
+    """AclControlManager.validateNewAcl checks the principal last."""
     creation = AclCreation(
         resource_type=99,
         resource_name="t",

@@ -1,4 +1,4 @@
-"""No core that takes steps is left out of the scripts, and no script is left unplayed."""
+"""Every step-based core has scripts, and every script is executed."""
 
 import ast
 import re
@@ -8,13 +8,13 @@ CORE = Path(__file__).parents[2] / "kraftsim" / "core"
 TESTS = Path(__file__).parent
 STEPS = {"step", "take_effects"}
 CONVERSATIONS = {"security"}
-"""Rooms whose steps are the tokens of a login, which KIPs and RFCs give as tables."""
+"""Packages whose steps are the messages of a login, which KIPs and RFCs define in tables."""
 
 PARTS_OF_A_SHARD = {"Outbox", "ConsumerGroups"}
 
 
 def steppers() -> set[str]:
-    """The classes that take one input at a time and say what is to be done."""
+    """The classes that process one input at a time and return effects."""
     found = set()
     for path in CORE.rglob("*.py"):
         if path.relative_to(CORE).parts[0] in CONVERSATIONS:
@@ -26,19 +26,19 @@ def steppers() -> set[str]:
     return found
 
 
-def told() -> str:
-    """What the scripts' talks, and the labs that they talk to, are made of."""
+def sources() -> str:
+    """The classes used by the script drivers and their harnesses."""
     return "\n".join(path.read_text() for pattern in ("test_*_scripts.py", "*_lab.py", "*_table.py") for path in sorted(TESTS.glob(pattern)))
 
 
-def test_every_core_that_takes_steps_is_told_in_scripts():
-    """As etcd's raft is. A shard of groups is told as a whole."""
+def test_every_step_based_core_has_scripts():
+    """As in etcd's raft. A group shard is covered as a whole."""
     found = steppers()
     assert len(found) >= 10
-    assert {name for name in found - PARTS_OF_A_SHARD if not re.search(rf"\b{name}\b", told())} == set()
+    assert {name for name in found - PARTS_OF_A_SHARD if not re.search(rf"\b{name}\b", sources())} == set()
 
 
-def test_every_script_is_played():
-    """A script that nobody plays tells what was true once."""
-    text = told() + (TESTS / "test_broker_lifecycle.py").read_text()
+def test_every_script_is_executed():
+    """A script that is never executed becomes outdated."""
+    text = sources() + (TESTS / "test_broker_lifecycle.py").read_text()
     assert [path.stem for path in sorted((TESTS / "scripts").glob("*.txt")) if f'"{path.stem}"' not in text] == []

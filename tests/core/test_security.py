@@ -1,4 +1,4 @@
-"""SCRAM by the examples of its specifications, rules by Kafka's own cases, and the texts that hold credentials."""
+"""SCRAM with the examples of its specifications, ACLs with Kafka's own cases, and the formats of credentials."""
 
 import base64
 import hashlib
@@ -31,14 +31,14 @@ RFC_7677 = (
 
 
 def credential(password: str, *, hash_name: str = "sha256", salt: bytes = b"salt", iterations: int = 4096) -> UserScramCredentialRecord:
-    """What the metadata log keeps of a password."""
+    """The stored form of a password in the metadata log."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     stored = hashlib.new(hash_name, hmac.digest(salted, b"Client Key", hash_name)).digest()
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     return UserScramCredentialRecord(name="user", salt=salt, stored_key=stored, server_key=server_key, iterations=iterations)
 
 
-def test_both_sides_of_scram_say_what_rfc_7677_says():
+def test_both_scram_sides_match_the_rfc_7677_example():
     first, server_first, final, server_final = RFC_7677
     known = credential("pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
@@ -53,7 +53,7 @@ def test_both_sides_of_scram_say_what_rfc_7677_says():
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_ends_the_exchange_on_the_server_and_a_server_without_the_keys_is_found_out(mechanism):
+def test_wrong_password_or_wrong_server_keys_fail_the_exchange(mechanism):
     known = credential("right", hash_name=f"sha{mechanism[-3:]}")
     server = ScramServer(mechanism, {"a=b,c": known}.get, "server")
     client = ScramClient(mechanism, "a=b,c", "wrong", "client")
@@ -69,22 +69,22 @@ def test_a_wrong_password_ends_the_exchange_on_the_server_and_a_server_without_t
     "token",
     [b"", b"n,,n=user", b"y,,n=user,r=abc", b"p=tls-unique,,n=user,r=abc", b"n,,n=us=er,r=abc", b"n,,n=user,r=", b"\xff\xfe", b"n,,n=nobody,r=abc"],
 )
-def test_a_first_message_that_cannot_be_accepted_is_refused(token):
+def test_invalid_first_message_is_rejected(token):
     with pytest.raises(SaslRefused):
         ScramServer("SCRAM-SHA-256", {"user": credential("x")}.get, "server").step(token)
 
 
-def test_a_credential_of_too_few_iterations_is_not_used():
+def test_credential_with_too_few_iterations_is_rejected():
     with pytest.raises(SaslRefused):
         ScramServer("SCRAM-SHA-256", {"user": credential("x", iterations=1000)}.get, "server").step(b"n,,n=user,r=abc")
 
 
-def test_nonces_are_130_bits_in_base_36():
+def test_nonces_have_130_bits_in_base_36():
     assert int(draw_nonce(lambda bits: 2**bits - 1), 36) == 2**130 - 1
     assert (draw_nonce(lambda bits: 0), draw_nonce(lambda bits: 36)) == ("0", "10")
 
 
-def test_plain_lets_in_whom_the_settings_name():
+def test_plain_accepts_only_configured_users():
     login = parse_jaas('a.b.PlainLoginModule required username="u" password="p;\\"q" user_alice="s e=cret" user_bob=plain;')
     assert (login.username, login.password) == ("u", 'p;"q')
     server = PlainServer(login.passwords)
@@ -134,16 +134,16 @@ def authorizer(*rules: AccessControlEntryRecord, open_without_rules: bool = Fals
         ([rule("topic", READ, prefixed=True)], READ, False),
     ],
 )
-def test_rules_about_a_topic(rules, operation, may):
+def test_topic_acls(rules, operation, may):
     assert authorizer(*rules).allows(ALICE, "127.0.0.1", operation, TOPIC, "t") is may
 
 
-def test_without_a_rule_about_a_resource_everybody_may_do_everything_if_the_node_says_so():
+def test_resources_without_acls_are_open_only_if_configured():
     node = authorizer(rule("t", READ, principal="User:bob"), rule("pre", READ, prefixed=True), open_without_rules=True)
     assert [node.allows(ALICE, "h", READ, TOPIC, name) for name in ("other", "t", "prefix", "pr")] == [True, False, True, True]
 
 
-def test_super_users_may_do_what_rules_deny():
+def test_super_users_bypass_deny_rules():
     node = authorizer(rule("*", ALL, deny=True, principal="User:*"))
     assert node.allows(Principal("User", "root"), "h", WRITE, TOPIC, "t")
     assert node.allows(Principal("User", "CN=x,O=y"), "h", WRITE, TOPIC, "t")
@@ -164,11 +164,11 @@ def test_super_users_may_do_what_rules_deny():
         ([rule("t", WRITE), rule("t", WRITE, prefixed=True, deny=True)], False),
     ],
 )
-def test_a_right_to_any_resource_is_what_denials_leave_of_it(rules, may):
+def test_authorize_by_resource_type_considers_deny_rules(rules, may):
     assert authorizer(*rules).allows_any(ALICE, "h", WRITE, TOPIC) is may
 
 
-def test_a_rule_that_is_removed_holds_no_longer():
+def test_removed_acl_no_longer_applies():
     registries = Registries(dict)
     node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
     given = rule("t", READ)
@@ -178,8 +178,8 @@ def test_a_rule_that_is_removed_holds_no_longer():
     assert not node.allows(ALICE, "h", READ, TOPIC, "t")
 
 
-def test_verdicts_are_evaluated_once_until_rules_change():
-    """A session of 1,000 topics costs 1,000 look-ups in a dict, not 1,000 evaluations."""
+def test_authorization_results_are_cached_until_acls_change():
+    """A fetch session of 1,000 topics costs 1,000 dict lookups, not 1,000 evaluations."""
     registries = Registries(dict)
     registries.replay(rule("t", READ))
     node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
@@ -190,7 +190,7 @@ def test_verdicts_are_evaluated_once_until_rules_change():
     assert node.verdicts(ALICE, "h", READ, TOPIC)["u"]
 
 
-def test_names_that_clients_choose_do_not_fill_the_cache_of_verdicts(monkeypatch):
+def test_client_chosen_names_do_not_fill_the_authorization_cache(monkeypatch):
     monkeypatch.setattr(security_authorizer, "VERDICTS_MAX", 100)
     registries = Registries(dict)
     node = Authorizer("", allows_without_rules=True, registries=lambda: registries)
@@ -204,8 +204,8 @@ def test_names_that_clients_choose_do_not_fill_the_cache_of_verdicts(monkeypatch
     assert 0 < cached <= 100
 
 
-def test_a_long_name_is_judged_and_not_cached():
-    """65,536 ids of groups of 32,767 bytes each are 2 GB."""
+def test_long_name_is_authorized_but_not_cached():
+    """65,536 group ids of 32,767 bytes each take 2 GB."""
     registries = Registries(dict)
     registries.replay(rule("g", READ, prefixed=True))
     node = Authorizer("", allows_without_rules=False, registries=lambda: registries)

@@ -1,4 +1,4 @@
-"""Where a search in a log may start, and when a segment is due.   Source: LogSegment, OffsetIndex, TimeIndex, UnifiedLog.maybeRoll."""
+"""Where a log search may start, and when a segment is rolled.   Source: LogSegment, OffsetIndex, TimeIndex, UnifiedLog.maybeRoll."""
 
 from dataclasses import dataclass, field
 
@@ -30,12 +30,12 @@ class Filled:
 batches = st.lists(st.tuples(st.integers(1, 4), st.integers(20, 300), st.integers(0, 9000), st.integers(0, 1)), min_size=1, max_size=40)
 
 
-def fill(story: list[tuple[int, int, int, int]]) -> Filled:
+def fill(rows: list[tuple[int, int, int, int]]) -> Filled:
     """Append batches (records, bytes, timestamp, gap before it), rolling when due."""
     filled = Filled(SegmentList(SETTINGS))
     segments = filled.segments
     segments.add_segment(0, now_ms=0)
-    for count, size_bytes, timestamp, gap in story:
+    for count, size_bytes, timestamp, gap in rows:
         first_offset = segments.log_end_offset + gap
         last_offset = first_offset + count - 1
         if segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=timestamp, now_ms=0):
@@ -47,9 +47,9 @@ def fill(story: list[tuple[int, int, int, int]]) -> Filled:
 
 
 @given(batches)
-def test_a_search_for_an_offset_starts_at_or_before_its_batch(story: list[tuple[int, int, int, int]]) -> None:
+def test_search_by_offset_starts_at_or_before_its_batch(history: list[tuple[int, int, int, int]]) -> None:
     """In the right segment, at the start of a batch, and not further back than an index interval and a batch."""
-    filled = fill(story)
+    filled = fill(history)
     for batch in filled.batches:
         segment = filled.segments.holding(batch.last_offset)
         assert segment is not None and segment.base_offset == batch.base_offset
@@ -61,9 +61,9 @@ def test_a_search_for_an_offset_starts_at_or_before_its_batch(story: list[tuple[
 
 
 @given(batches, st.integers(0, 9001))
-def test_a_search_for_a_timestamp_starts_at_or_before_its_batch(story: list[tuple[int, int, int, int]], timestamp: int) -> None:
-    """The first segment that has such a timestamp, at or before the first batch that has it."""
-    filled = fill(story)
+def test_search_by_timestamp_starts_at_or_before_its_batch(history: list[tuple[int, int, int, int]], timestamp: int) -> None:
+    """In the first segment with such a timestamp, at or before the first batch that has it."""
+    filled = fill(history)
     wanted = next((batch for batch in filled.batches if batch.timestamp >= timestamp), None)
     segment = filled.segments.holding_timestamp(timestamp)
     assert (segment is None) == (wanted is None)
@@ -77,9 +77,9 @@ def test_a_search_for_a_timestamp_starts_at_or_before_its_batch(story: list[tupl
 
 
 @given(batches, st.integers(0, 60))
-def test_removed_segments_are_gone_and_the_log_ends_before_them(story: list[tuple[int, int, int, int]], offset: int) -> None:
-    """A cut drops whole segments; what is left of one is added again batch by batch."""
-    filled = fill(story)
+def test_truncated_segments_are_removed_and_the_log_ends_before_them(history: list[tuple[int, int, int, int]], offset: int) -> None:
+    """A truncation drops whole segments; the remaining part of one is added again batch by batch."""
+    filled = fill(history)
     segments = filled.segments
     before = [segment.base_offset for segment in segments.segments]
     end_offset = segments.log_end_offset
@@ -90,9 +90,9 @@ def test_removed_segments_are_gone_and_the_log_ends_before_them(story: list[tupl
 
 
 @given(batches, st.integers(0, 60))
-def test_what_is_dropped_from_the_beginning_lies_wholly_before_the_offset(story: list[tuple[int, int, int, int]], offset: int) -> None:
-    """The segment that holds the offset stays, and so does the active one; of what stays nothing lies wholly before it."""
-    segments = fill(story).segments
+def test_only_segments_wholly_before_the_offset_are_dropped(history: list[tuple[int, int, int, int]], offset: int) -> None:
+    """The segment that holds the offset and the active segment are kept; no kept segment is wholly before the offset."""
+    segments = fill(history).segments
     before = [segment.base_offset for segment in segments.segments]
     removed = [segment.base_offset for segment in segments.remove_before(offset)]
     kept = [segment.base_offset for segment in segments.segments]
@@ -109,26 +109,26 @@ def test_what_is_dropped_from_the_beginning_lies_wholly_before_the_offset(story:
         (10, 6000, 20, False),  # exactly 5000 ms after the first record
         (10, 6001, 20, True),
         (10, 0, 2**31 - 1, False),
-        (10, 0, 2**31, True),  # offsets are kept relative to the base as int32
+        (10, 0, 2**31, True),  # offsets are stored relative to the base as int32
     ],
 )
-def test_a_segment_is_due_by_size_age_or_offset(size_bytes: int, max_timestamp: int, last_offset: int, rolls: bool) -> None:
-    """Age is that of the records, counted from the first one's timestamp.   Source: KIP-33."""
+def test_segment_is_rolled_by_size_age_or_offset(size_bytes: int, max_timestamp: int, last_offset: int, rolls: bool) -> None:
+    """Age is that of the records, from the first one's timestamp.   Source: KIP-33."""
     segments = SegmentList(SETTINGS)
     segments.add_segment(0, now_ms=0)
     segments.add_batch(first_offset=0, last_offset=9, size_bytes=800, max_timestamp=1000)
     assert segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp, now_ms=10**9) == rolls
 
 
-def test_an_empty_segment_is_never_rolled() -> None:
-    """There would be two at one offset."""
+def test_empty_segment_is_never_rolled() -> None:
+    """There would be two with one base offset."""
     segments = SegmentList(SETTINGS)
     segments.add_segment(0, now_ms=0)
     assert not segments.must_roll(last_offset=0, size_bytes=5000, max_timestamp=10**9, now_ms=10**9)
 
 
-def test_an_index_gets_an_entry_for_every_so_many_bytes() -> None:
-    """The entry is for the batch that comes after the interval is full; timestamps are entered only when they grow."""
+def test_index_gets_an_entry_per_interval_of_bytes() -> None:
+    """The entry is for the batch after the interval is full; timestamps are added only if they increase."""
     segments = SegmentList(SETTINGS)
     segments.add_segment(50, now_ms=0)
     entries = [

@@ -1,4 +1,6 @@
-"""A snapshot is worth the log that it replaces: whoever replays it, or the log, or the snapshot of an older log and the rest, knows the same."""
+"""A snapshot is equivalent to the log that it replaces: replaying it, the log, or an older snapshot and the rest of the
+log gives the same state.
+"""
 
 from random import Random
 
@@ -42,8 +44,8 @@ from protocol.schema import Message
 FIRST_TOPIC, SECOND_TOPIC, THIRD_TOPIC = (bytes([number]) * 16 for number in (1, 2, 3))
 
 
-def a_long_life(level: int) -> list[Message]:
-    """Every kind of record at least once, each of them undone or changed at least once."""
+def a_long_history(level: int) -> list[Message]:
+    """Every kind of record at least once, each of them reverted or changed at least once."""
     user = [EntityData(entity_type="user", entity_name="ann"), EntityData(entity_type="client-id", entity_name=None)]
     return [
         FeatureLevelRecord(name="metadata.version", feature_level=level),
@@ -118,14 +120,14 @@ def contents(image: MetadataImage) -> list[Message]:
     return list(snapshot_records(image))
 
 
-def test_every_kind_of_record_is_part_of_the_life() -> None:
-    assert {type(record) for record in a_long_life(25)} == set(registry.declared_records())
+def test_every_record_type_is_part_of_the_history() -> None:
+    assert {type(record) for record in a_long_history(25)} == set(registry.declared_records())
 
 
 @pytest.mark.parametrize("level", [8, 14, 17, 21, 25])
-def test_a_snapshot_says_what_its_log_said(level: int) -> None:
-    """Also once it was written down in the versions of the level, and read back."""
-    image = replayed(a_long_life(level))
+def test_snapshot_has_the_same_state_as_its_log(level: int) -> None:
+    """Also after it was serialized in the versions of the level and read back."""
+    image = replayed(a_long_history(level))
     written = [registry.build_record(record, image.metadata_level.record_version(record)) for record in snapshot_records(image)]
     again = replayed([registry.parse_record(value) for value in written])
     assert contents(again) == contents(image) and len(written) > 12
@@ -135,20 +137,20 @@ def test_a_snapshot_says_what_its_log_said(level: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_snapshot_and_the_rest_of_the_log_are_worth_the_whole_log(seed: int) -> None:
-    life = a_long_life(21)
-    cut = Random(seed).randrange(1, len(life))
-    before = replayed(life[:cut])
+def test_snapshot_and_remaining_log_equal_the_whole_log(seed: int) -> None:
+    history = a_long_history(21)
+    cut = Random(seed).randrange(1, len(history))
+    before = replayed(history[:cut])
     if before.is_in_transaction:
         with pytest.raises(AssertionError, match="half of a transaction"):
             snapshot_records(before)
         return
-    resumed = replayed(life[cut:], replayed(contents(before)))
-    assert contents(resumed) == contents(replayed(life))
+    resumed = replayed(history[cut:], replayed(contents(before)))
+    assert contents(resumed) == contents(replayed(history))
 
 
-def test_the_order_is_kafkas() -> None:
-    kinds = list(dict.fromkeys(snake_case(type(record).__name__) for record in snapshot_records(replayed(a_long_life(21)))))
+def test_order_of_snapshot_records_is_kafkas() -> None:
+    kinds = list(dict.fromkeys(snake_case(type(record).__name__) for record in snapshot_records(replayed(a_long_history(21)))))
     assert kinds == [
         "feature_level_record",
         "zk_migration_state_record",
@@ -165,13 +167,13 @@ def test_the_order_is_kafkas() -> None:
     ]
 
 
-def test_a_cluster_that_never_handed_out_producer_ids_has_no_block_in_its_snapshot() -> None:
+def test_snapshot_without_producer_id_allocations_has_no_block_record() -> None:
     assert contents(replayed([FeatureLevelRecord(name="metadata.version", feature_level=7)])) == [
         FeatureLevelRecord(name="metadata.version", feature_level=7)
     ]
 
 
-def test_what_a_controller_keeps_for_others_can_be_undone() -> None:
+def test_state_registered_for_other_components_can_be_reverted() -> None:
     journal = Journal()
 
     def new_table() -> TimelineDict:  # type: ignore[type-arg]
@@ -189,7 +191,7 @@ def test_what_a_controller_keeps_for_others_can_be_undone() -> None:
     assert registries.scram_credentials.records() == [kept]
 
 
-def test_any_number_of_blocks_is_one_record_of_a_snapshot(figures) -> None:
+def test_any_number_of_blocks_is_one_snapshot_record(figures) -> None:
     """KIP-730: a snapshot needs the latest block only."""
     level = FeatureLevelRecord(name="metadata.version", feature_level=7)
     found = {}

@@ -1,4 +1,4 @@
-"""What does not go together when a broker starts; tests/apache_kafka/test_starting_configs.py asks Apache Kafka the same."""
+"""Inconsistent settings at startup; tests/apache_kafka/test_starting_configs.py checks the same in Apache Kafka."""
 
 import pytest
 
@@ -11,12 +11,12 @@ BROKER = {"listeners": "PLAINTEXT://h:1", "controller.listener.names": "CONTROLL
 def why(line: str, given: dict[str, str]) -> str | None:
     tables = config_tables(line)
     rows = {**tables.internal, **tables.broker}
-    told = {**BROKER, **given}
-    return complaint_at_start(told.__contains__, lambda name: told.get(name, rows[name].default) if name in rows else None)
+    settings = {**BROKER, **given}
+    return complaint_at_start(settings.__contains__, lambda name: settings.get(name, rows[name].default) if name in rows else None)
 
 
 @pytest.mark.parametrize("line", ["2.3", "2.8", "3.9", "4.4"])
-def test_the_defaults_of_a_release_go_together(line: str) -> None:
+def test_defaults_of_a_release_are_consistent(line: str) -> None:
     assert why(line, {}) is None
 
 
@@ -45,6 +45,6 @@ def test_the_defaults_of_a_release_go_together(line: str) -> None:
         ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: dict[str, str], words: str | None) -> None:
+def test_inconsistent_settings_are_rejected(given: dict[str, str], words: str | None) -> None:
     said = why("4.4", given)
     assert said is None if words is None else (said or "").startswith(words)

@@ -1,4 +1,4 @@
-"""What is not committed can be undone, exactly.   Source: org.apache.kafka.timeline.SnapshotRegistry."""
+"""Uncommitted changes can be reverted exactly.   Source: org.apache.kafka.timeline.SnapshotRegistry."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ changes = st.lists(st.tuples(keys, st.one_of(st.none(), st.integers())), max_siz
 
 
 def change(entries: TimelineDict[int, int], value: TimelineValue[int], steps: list[tuple[int, int | None]]) -> None:
-    """Assign or delete keys, and count the steps in a value."""
+    """Set or delete keys, and count the steps in a value."""
     for key, wanted in steps:
         value.value += 1
         if wanted is not None:
@@ -21,8 +21,8 @@ def change(entries: TimelineDict[int, int], value: TimelineValue[int], steps: li
 
 
 @given(st.lists(changes, max_size=8), st.data())
-def test_reverting_to_an_offset_restores_what_was_there_before_it(pages: list[list[tuple[int, int | None]]], data: st.DataObject) -> None:
-    """The state after a revert is the state that an observer saw before the reverted offset; committing in between changes nothing of it."""
+def test_revert_to_an_offset_restores_the_state_before_it(pages: list[list[tuple[int, int | None]]], data: st.DataObject) -> None:
+    """The state after a revert is the one observed before the reverted offset; commits in between do not change it."""
     journal = Journal()
     entries: TimelineDict[int, int] = TimelineDict(journal)
     value = TimelineValue(journal, 0)
@@ -41,7 +41,7 @@ def test_reverting_to_an_offset_restores_what_was_there_before_it(pages: list[li
     assert (dict(entries.items()), value.value) == seen[committed + 1]
 
 
-def test_an_offset_cannot_be_replayed_twice() -> None:
+def test_offset_cannot_be_replayed_twice() -> None:
     """Two pages of one offset would make a revert ambiguous."""
     journal = Journal()
     journal.mark(5)
@@ -49,8 +49,8 @@ def test_an_offset_cannot_be_replayed_twice() -> None:
         journal.mark(5)
 
 
-def test_the_journal_knows_its_oldest_page() -> None:
-    """What is committed is forgotten from the front."""
+def test_journal_knows_its_oldest_uncommitted_offset() -> None:
+    """Committed pages are discarded from the front."""
     journal = Journal()
     assert journal.first_uncommitted_offset is None
     for offset in (3, 4, 7):

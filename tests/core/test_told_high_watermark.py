@@ -1,4 +1,4 @@
-"""What a leader tells of its high watermark: never less than anybody has heard before, or nothing."""
+"""The high watermark that a leader returns never falls below one that a follower has already seen; otherwise it returns none."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from tests.core.quorum_lab import Lab
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_new_leader_tells_a_high_watermark_that_a_follower_has_left_behind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new leader may have heard of less than its followers; Apache Kafka's replicas end with "Non-monotonic update of high watermark" then."""
-    learn, heard = following._learn_high_watermark, 0
+def test_new_leader_never_publishes_a_lower_high_watermark_than_a_follower_has(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader may know less than its followers; Apache Kafka's replicas then fail with "Non-monotonic update of high watermark"."""
+    learn, seen = following._learn_high_watermark, 0
 
     def learn_if_monotone(quorum: Quorum, leaders: int) -> None:
-        nonlocal heard
-        heard += 1
-        assert leaders >= (quorum.log.high_watermark or 0), f"replica {quorum.own.id} is told {leaders} after {quorum.log.high_watermark}"
+        nonlocal seen
+        seen += 1
+        assert leaders >= (quorum.log.high_watermark or 0), f"replica {quorum.own.id} receives {leaders} after {quorum.log.high_watermark}"
         learn(quorum, leaders)
 
     monkeypatch.setattr(following, "_learn_high_watermark", learn_if_monotone)
@@ -33,4 +33,4 @@ def test_no_new_leader_tells_a_high_watermark_that_a_follower_has_left_behind(se
         leader.crash(power_loss=False)
         lab.run(4000)
         leader.start()
-    assert heard > 100
+    assert seen > 100

@@ -1,4 +1,6 @@
-"""A transactional id has one partition of `__transaction_state`, and so one coordinator.   Source: KIP-98; TransactionStateManager.partitionFor."""
+"""A transactional id has one partition of `__transaction_state`, and so one coordinator.   Source: KIP-98;
+TransactionStateManager.partitionFor.
+"""
 
 from random import Random
 
@@ -9,8 +11,8 @@ KNOWN = {"": 0, "a": 47, "copier-1": 26, "\u00e9": 33}
 """By `Utils.abs(transactionalId.hashCode) % 50` of Java."""
 
 
-def test_an_id_has_one_partition_whoever_asks(figures):
-    """A hash of the name alone: it does not matter who asks, when, and in which order; ids are spread over all partitions."""
+def test_transactional_id_always_maps_to_one_partition(figures):
+    """A hash of the name alone, independent of caller, time and order; ids are spread over all partitions."""
     draw = Random(1)
     names = ["".join(chr(draw.randrange(33, 0x2000)) for _ in range(draw.randrange(1, 40))) for _ in range(IDS)]
     placed = {name: partition_of(name, PARTITIONS) for name in names}

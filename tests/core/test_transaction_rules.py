@@ -1,4 +1,6 @@
-"""What a transaction coordinator answers, as tables.   Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata."""
+"""Responses of a transaction coordinator, as tables.   Source: KIP-98, KIP-360, KIP-588, KIP-890;
+TransactionCoordinator, TransactionMetadata.
+"""
 
 from dataclasses import replace
 
@@ -44,7 +46,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) -> TransactionEntry:
-    """An id in a state; partitions and a beginning where the state has them."""
+    """An id in a state, with partitions and a start time if the state has them."""
     facts = TransactionFacts(producer_id=PID, producer_epoch=epoch, timeout_ms=60_000, state=state, last_update_ms=NOW - 1000)
     if state is not EMPTY:
         facts = replace(facts, start_ms=NOW - 5000)
@@ -54,7 +56,7 @@ def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) ->
 
 
 def spelt(outcome: object) -> object:
-    """What a table says of an outcome: the error of a refusal, (state, id, epoch) of facts."""
+    """The table notation of an outcome: the error of a rejection, (state, id, epoch) of a transition."""
     if isinstance(outcome, Refusal):
         return outcome.error
     if isinstance(outcome, TransactionFacts):
@@ -95,21 +97,21 @@ LAST = LAST_GIVEN_EPOCH
         (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=3), (OTHER, 3), None, FENCED),
     ],
 )
-def test_who_asks_for_a_transactional_id_gets_the_next_epoch_or_is_told_why_not(known, expected, fresh, outcome):
+def test_init_producer_id_returns_the_next_epoch_or_an_error(known, expected, fresh, outcome):
     before = known.facts
     assert spelt(RULES.decide_init(known, expected, 30_000, NOW, fresh)) == outcome
     assert known.facts is before, "a decision changes nothing"
 
 
 @pytest.mark.parametrize("expected", [None, (PID, 5)])
-def test_an_initialised_id_has_nothing_of_the_transaction_before(expected):
+def test_initialised_id_has_nothing_of_its_last_transaction(expected):
     facts = RULES.decide_init(entry(COMPLETE_COMMIT), expected, 30_000, NOW)
     assert isinstance(facts, TransactionFacts)
     assert (facts.partitions, facts.start_ms, facts.timeout_ms, facts.last_update_ms) == ((), NO_TIME, 30_000, NOW)
-    assert facts.last_producer_epoch == (-1 if expected is None else 5), "only who named itself may ask again with the epoch before"
+    assert facts.last_producer_epoch == (-1 if expected is None else 5), "only a producer that sent its epoch may retry with the previous one"
 
 
-def test_whoever_asks_while_a_change_is_on_its_way_is_sent_away():
+def test_requests_during_a_pending_change_are_rejected():
     busy = entry(EMPTY)
     busy.begin(replace(busy.facts, state=EMPTY))
     asked = EndAsked(producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=0)
@@ -117,7 +119,7 @@ def test_whoever_asks_while_a_change_is_on_its_way_is_sent_away():
     assert spelt(RULES.decide_add(busy, (PID, 5), [T0], 0, NOW)) is BUSY
     assert spelt(RULES.decide_end(busy, asked, NOW)) is BUSY
     assert spelt(RULES.decide_end(busy, replace(asked, transaction_version=2), NOW)) is BUSY
-    assert RULES.verify(busy, (PID, 5), T0, absent=INVALID) is INVALID, "a question does not wait"
+    assert RULES.verify(busy, (PID, 5), T0, absent=INVALID) is INVALID, "verification does not wait"
 
 
 @pytest.mark.parametrize(
@@ -135,24 +137,24 @@ def test_whoever_asks_while_a_change_is_on_its_way_is_sent_away():
         (PREPARE_COMMIT, (PID, 4), [T0], FENCED),
     ],
 )
-def test_partitions_join_a_transaction_of_the_present_producer(state, producer, partitions, outcome):
+def test_current_producer_adds_partitions_to_its_transaction(state, producer, partitions, outcome):
     known = entry(state)
     found = RULES.decide_add(known, producer, partitions, 0, NOW)
     assert spelt(found) == outcome
     if isinstance(found, TransactionFacts) and partitions:
-        assert found.partitions == (T0, T1), "each once, in the order of their coming"
+        assert found.partitions == (T0, T1), "each once, in the order of their addition"
         assert found.start_ms == (NOW - 5000 if state is ONGOING else NOW)
 
 
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 6), (OTHER, 5)])
-def test_since_4_0_whoever_comes_too_early_is_told_so_first(producer):
-    """KAFKA-18575: the producer may know of its next epoch while the end that gave it is not over."""
+def test_since_4_0_pending_completion_is_reported_before_epoch_errors(producer):
+    """KAFKA-18575: the producer may know its next epoch while the completion that returned it is pending."""
     assert spelt(PatientTransactionRules().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) is BUSY
     assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (FENCED, OTHERS)
 
 
-def test_since_4_0_an_id_that_was_used_up_is_fenced_once_the_next_transaction_begins():
-    """Asked of Apache Kafka 4.4.0, after 32,766 epochs."""
+def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins():
+    """Verified with Apache Kafka 4.4.0, after 32,766 epochs."""
     known = entry(COMPLETE_COMMIT, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST)
     begun = PatientTransactionRules().decide_add(known, (PID, 0), [T0], 2, NOW)
     assert isinstance(begun, TransactionFacts)
@@ -160,10 +162,10 @@ def test_since_4_0_an_id_that_was_used_up_is_fenced_once_the_next_transaction_be
     assert spelt(PatientTransactionRules().decide_init(known, (OTHER, LAST), 1, NOW)) is FENCED
 
 
-def test_an_id_that_is_initialised_forgets_when_the_last_transaction_began_since_4_0():
+def test_since_4_0_initialisation_clears_the_start_of_the_last_transaction():
     before = entry(COMPLETE_COMMIT)
     facts = RULES.decide_init(before, None, 1, NOW)
-    assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "so says the record"
+    assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "as in the record"
     held = [rules.held(before.facts, facts).start_ms for rules in (RULES, PatientTransactionRules(), ForgetfulTransactionRules())]
     assert held == [NOW - 5000, NOW - 5000, NO_TIME]
 
@@ -185,7 +187,7 @@ ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
         (ONGOING, (OTHER, 5), T0, OTHERS),
     ],
 )
-def test_a_partition_is_verified_against_the_transaction(state, producer, partition, error):
+def test_partition_is_verified_against_the_transaction(state, producer, partition, error):
     assert RULES.verify(entry(state), producer, partition, absent=ABORTABLE) is error
 
 
@@ -206,8 +208,10 @@ def ended(state: TransactionState, epoch_asked: int, *, commits: bool, version: 
         (EMPTY, INVALID, INVALID),
     ],
 )
-def test_an_end_by_state(state, commit, abort):
-    """Until transaction.version 2; BUSY in prepared states whichever end is asked for: that was asked of Apache Kafka 3.9.1."""
+def test_end_txn_by_state(state, commit, abort):
+    """Up to transaction.version 1; CONCURRENT_TRANSACTIONS in prepared states, whichever result is requested, was
+    verified with Apache Kafka 3.9.1.
+    """
     assert ended(state, 5, commits=True, version=0) == commit
     assert ended(state, 5, commits=False, version=0) == abort
     for other in (4, 6):
@@ -226,8 +230,8 @@ def test_an_end_by_state(state, commit, abort):
         (EMPTY, FENCED, INVALID, FENCED, (PREPARE_ABORT, PID, 6)),
     ],
 )
-def test_an_end_that_raises_the_epoch_by_state(state, repeated_commit, commit, repeated_abort, abort):
-    """With transaction.version 2: the epoch before is a repetition, the present one a new end."""
+def test_end_txn_with_epoch_bump_by_state(state, repeated_commit, commit, repeated_abort, abort):
+    """With transaction.version 2: the previous epoch is a retry, the current one a new request."""
     assert ended(state, 4, commits=True, version=2) == repeated_commit
     assert ended(state, 5, commits=True, version=2) == commit
     assert ended(state, 4, commits=False, version=2) == repeated_abort
@@ -236,7 +240,7 @@ def test_an_end_that_raises_the_epoch_by_state(state, repeated_commit, commit, r
         assert ended(state, other, commits=True, version=2) is (BUSY if state in PREPARED else FENCED)
 
 
-def test_after_the_last_epoch_a_producer_goes_on_with_another_id():
+def test_producer_gets_a_new_id_after_the_last_epoch():
     known = entry(ONGOING, epoch=LAST)
     asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=True, transaction_version=2)
     assert RULES.decide_end(known, asked, NOW) is NEEDS_PRODUCER_ID
@@ -247,11 +251,11 @@ def test_after_the_last_epoch_a_producer_goes_on_with_another_id():
     over = RULES.completed(known, NOW)
     assert (over.producer_id, over.producer_epoch, over.previous_producer_id, over.next_producer_id) == (FRESH, 0, PID, -1)
     known.take(over)
-    assert RULES.decide_end(known, asked, NOW) == Already(FRESH, 0), "asked again, it tells the new id"
+    assert RULES.decide_end(known, asked, NOW) == Already(FRESH, 0), "a retry returns the new id"
 
 
 @pytest.mark.parametrize(("version", "again"), [(0, 6), (1, 6), (2, 6)])
-def test_whoever_is_aborted_over_its_head_is_fenced_by_one_epoch(version, again):
+def test_forced_abort_fences_by_one_epoch(version, again):
     known = entry(ONGOING)
     facts = RULES.decide_forced_abort(known, version, NOW)
     assert spelt(facts) == (PREPARE_ABORT, PID, 6)
@@ -259,10 +263,10 @@ def test_whoever_is_aborted_over_its_head_is_fenced_by_one_epoch(version, again)
     known.begin(facts)
     known.give_up()
     RULES.on_forced_abort_failed(known)
-    assert spelt(RULES.decide_forced_abort(known, version, NOW)) == (PREPARE_ABORT, PID, again), "no epoch is lost with the record (KAFKA-9666)"
+    assert spelt(RULES.decide_forced_abort(known, version, NOW)) == (PREPARE_ABORT, PID, again), "a failed write consumes no epoch (KAFKA-9666)"
 
 
-def test_an_epoch_that_is_used_up_can_still_be_fenced():
+def test_exhausted_epoch_can_still_be_fenced():
     assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (PREPARE_ABORT, PID, FENCING_EPOCH)
     assert RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW) is NEEDS_PRODUCER_ID
     facts = RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW, FRESH)
@@ -278,8 +282,8 @@ def test_an_epoch_that_is_used_up_can_still_be_fenced():
         (PatientTransactionRules(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
-def test_at_the_coordinators_own_epoch_nothing_is_left_to_fence_with(rules, version, fresh, outcome):
-    """Only a record that somebody else wrote can say so: 3.9.1 refuses, 4.4.0 aborts at the same epoch (asked of both)."""
+def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
+    """Only a record written by another implementation has it: 3.9.1 rejects, 4.4.0 aborts in the same epoch (both verified)."""
     known = entry(ONGOING, epoch=FENCING_EPOCH)
     assert spelt(rules.decide_forced_abort(known, version, NOW, fresh)) == outcome
 
@@ -292,19 +296,19 @@ def test_at_the_coordinators_own_epoch_nothing_is_left_to_fence_with(rules, vers
         (False, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
-def test_from_the_coordinators_own_epoch_only_an_abort_leads_on(is_commit, fresh, outcome):
-    """With transaction.version 2; asked of 4.4.0."""
+def test_only_an_abort_is_possible_in_the_fencing_epoch(is_commit, fresh, outcome):
+    """With transaction.version 2; verified with 4.4.0."""
     asked = EndAsked(producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2)
     assert spelt(RULES.decide_end(entry(ONGOING, epoch=FENCING_EPOCH), asked, NOW, fresh)) == outcome
 
 
 @pytest.mark.parametrize(("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)])
-def test_what_is_over_has_no_partitions_and_keeps_its_epoch(state, over):
+def test_completed_transaction_has_no_partitions_and_keeps_its_epoch(state, over):
     facts = RULES.completed(entry(state), NOW)
     assert (spelt(facts), facts.partitions, facts.start_ms) == ((over, PID, 5), (), NOW - 5000)
 
 
-def test_no_state_is_entered_but_from_those_of_the_table():
+def test_only_the_transitions_of_the_table_are_possible():
     for state in TransactionState:
         for current in TransactionState:
             known = TransactionEntry("x", replace(entry().facts, state=current))
@@ -331,36 +335,36 @@ FACTS = st.builds(
 
 
 @given(facts=FACTS, version=st.sampled_from([0, 1]))
-def test_facts_come_back_from_their_record(facts, version):
+def test_state_round_trips_through_its_record(facts, version):
     key, value = facts_record("x", facts, version)
     parsed = parse_record(CoordinatorTopic.TRANSACTION_STATE, key, value)
     assert parsed is not None and isinstance(parsed[1], TransactionLogValue)
     assert read_facts(parsed[1]) == facts
 
 
-def test_a_record_of_version_0_is_byte_for_byte_that_of_kafka():
-    """Dumped from Apache Kafka 3.9.1: 37 bytes where there are no partitions, which are null in Empty."""
+def test_record_of_version_0_is_byte_identical_to_kafkas():
+    """Dumped from Apache Kafka 3.9.1: 37 bytes without partitions, which are null in Empty."""
     facts = replace(entry(EMPTY).facts, producer_epoch=0)
     key, value = facts_record("x", facts, 0)
     assert value is not None
     assert (key.hex(), len(value), value[:2].hex(), value[17:21].hex()) == ("0000000178", 37, "0000", "ffffffff")
 
 
-def test_of_each_id_the_last_record_holds_and_a_tombstone_forgets_it():
+def test_last_record_of_an_id_wins_and_a_tombstone_removes_it():
     shard = TransactionShard()
     rows = [
         facts_record("x", entry(ONGOING).facts, 0),
         facts_record("y", entry(EMPTY).facts, 1),
         facts_record("x", entry(PREPARE_COMMIT).facts, 1),
         tombstone("y"),
-        (b"\x00\x63", b"of a type that nobody knows"),
+        (b"\x00\x63", b"of an unknown type"),
     ]
     shard.replay(RecordBatch(build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])))
     assert {name: known.facts.state for name, known in shard.entries.items()} == {"x": PREPARE_COMMIT}
     assert [known.transactional_id for known in shard.prepared()] == ["x"]
 
 
-def test_what_lasts_too_long_or_is_used_by_nobody_is_due():
+def test_timed_out_transactions_and_expired_ids_are_due():
     shard = TransactionShard()
     for name, facts in (
         ("late", replace(entry(ONGOING).facts, timeout_ms=4999)),
@@ -373,10 +377,10 @@ def test_what_lasts_too_long_or_is_used_by_nobody_is_due():
     assert [[known.transactional_id for known in group] for group in shard.expired(NOW, 1000)] == [["old"]]
     assert shard.expired(NOW, 1001) == []
     shard.entries["late"].begin(replace(entry(ONGOING).facts, state=PREPARE_ABORT))
-    assert shard.timed_out(NOW) == [], "a change is on its way already"
+    assert shard.timed_out(NOW) == [], "a change is already pending"
 
 
-def test_ids_are_forgotten_in_batches_of_a_moderate_size():
+def test_ids_expire_in_bounded_batches():
     shard = TransactionShard()
     for index in range(1000):
         shard.learn(f"{index:0100}", entry(EMPTY).facts)
@@ -387,8 +391,8 @@ def test_ids_are_forgotten_in_batches_of_a_moderate_size():
     assert 10_000 < len(batch) < 20_000
 
 
-def test_another_coordinator_gives_the_new_id_that_the_first_one_promised():
-    """The record of the decision names the next id (KIP-890): whoever reads it back can complete the transaction with it."""
+def test_another_coordinator_returns_the_announced_new_id():
+    """The record of the decision contains the next id (KIP-890): a coordinator that loads it can complete the transaction with it."""
     known = entry(ONGOING, epoch=LAST)
     asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2)
     decided = RULES.decide_end(known, asked, NOW, FRESH)

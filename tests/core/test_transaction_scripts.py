@@ -1,4 +1,5 @@
-"""Transactions told in tests/core/scripts: the own producer, the coordinator's walk through the states, its markers, and its answers to leaders.
+"""Scripts of transactions (tests/core/scripts): kraftsim's producer, the coordinator's state transitions, its markers,
+and verification.
 
 Source: KIP-98, KIP-360, KIP-890, KAFKA-10080, KAFKA-16352.
 """
@@ -66,14 +67,14 @@ GROUP = GroupIdentity("g", 3, "m")
 Outcome = TransactionFacts | Already | Refusal | NeedsProducerId | MustAbort
 
 
-class ProducerTalk:
-    """A transactional producer of topic t that is told by lines such as "send a b:1", "ok", or "refuse NOT_COORDINATOR"."""
+class ProducerDriver:
+    """A transactional producer of topic t, driven by lines such as "send a b:1", "ok", or "refuse NOT_COORDINATOR"."""
 
     def __init__(self) -> None:
         self.do_cluster("0")
 
     def do_cluster(self, transaction_version: str) -> None:
-        """Begin anew, in a cluster of this transaction.version."""
+        """Start over, in a cluster of this transaction.version."""
         self.now_ms = 0
         self.version = int(transaction_version)
         sending = ProducerSettings(linger_ms=0, retry_backoff_ms=100, delivery_timeout_ms=5000)
@@ -86,7 +87,7 @@ class ProducerTalk:
         before = self.rules.state
         effects: list[TransactionalEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
         states = [f"is {self.rules.state.name}"] if self.rules.state is not before and verb != "cluster" else []
-        return "\n".join([*(self._told(effect) for effect in effects), *states])
+        return "\n".join([*(self._line(effect) for effect in effects), *states])
 
     def do_init(self) -> list[TransactionalEffect]:
         return self._step(InitAsked())
@@ -98,9 +99,9 @@ class ProducerTalk:
         return self._step(CoordinatorLost(kind=self.looked_for, error_code=ErrorCode[error] if error else None))
 
     def do_ok(self, *identity: str) -> list[TransactionalEffect]:
-        """Without error, for every partition; with a producer id and an epoch where there is one."""
-        told = Identity(int(identity[0]), int(identity[1])) if identity else None
-        return self._step(Answered(error_code=ErrorCode.NONE, identity=told))
+        """Success, for every partition; with a producer id and an epoch if given."""
+        identified = Identity(int(identity[0]), int(identity[1])) if identity else None
+        return self._step(Answered(error_code=ErrorCode.NONE, identity=identified))
 
     def do_refuse(self, error: str) -> list[TransactionalEffect]:
         return self._step(Answered(error_code=ErrorCode[error]))
@@ -112,7 +113,7 @@ class ProducerTalk:
         return self._step(BeginAsked())
 
     def do_send(self, *keys: str) -> list[TransactionalEffect]:
-        """Records by their keys; "a:1" goes to partition 1, "a" to partition 0."""
+        """Records by key; "a:1" goes to partition 1, "a" to partition 0."""
         effects = []
         for each in keys:
             key, _, partition = each.partition(":")
@@ -148,11 +149,11 @@ class ProducerTalk:
     def _step(self, happened: TransactionalInput) -> list[TransactionalEffect]:
         return self.rules.step(happened, self.now_ms)
 
-    def _told(self, effect: TransactionalEffect) -> str:
+    def _line(self, effect: TransactionalEffect) -> str:
         match effect:
             case FindCoordinator(kind=kind, key=key):
                 self.looked_for = kind
-                return f"who coordinates {kind.name.lower()} {key}?"
+                return f"find coordinator of {kind.name.lower()} {key}"
             case SendQuestion(broker_id=broker_id, question=question):
                 return f"to {broker_id}: {spelt(question).replace(' transactional_id=x', '').replace(' transaction_timeout_ms=60000', '')}"
             case SendProduce():
@@ -162,29 +163,31 @@ class ProducerTalk:
             case TransactionSettled(outcome=outcome, identity=identity, error_code=error):
                 return f"{outcome.name.lower()} as {spelt(identity)}{'' if error is ErrorCode.NONE else f' after {error.name}'}"
             case IdTaken(identity):
-                return f"x belongs to {spelt(identity)}"
+                return f"x is initialised as {spelt(identity)}"
             case IdentityTaken(identity):
-                return f"goes on as {spelt(identity)}"
+                return f"continues as {spelt(identity)}"
             case OffsetsAccepted(offsets=offsets):
-                return f"offsets are taken: {', '.join(f'{spelt(where)} {offset}' for where, offset in offsets)}"
+                return f"offsets accepted: {', '.join(f'{spelt(where)} {offset}' for where, offset in offsets)}"
             case AskMetadata(topics):
-                return f"who leads {', '.join(topics)}?"
+                return f"refresh metadata of {', '.join(topics)}"
             case RecordDelivered(record=record, offset=offset):
                 return f"delivered {record.key} at {offset}"
             case RecordGivenUp(record=record, error_code=error):
-                return f"gave up {record.key}: {error.name}"
+                return f"failed {record.key}: {error.name}"
             case ProducerErred(error_code=error):
                 return f"error {error.name}"
 
 
-class CoordinatorTalk:
-    """One transactional id at its coordinator: "init", "add t-0", "commit", "marked t-0"; the record of each decision is committed at once."""
+class CoordinatorDriver:
+    """One transactional id at its coordinator: "init", "add t-0", "commit", "marked t-0"; the record of each decision
+    is committed immediately.
+    """
 
     def __init__(self) -> None:
         self.do_id("1000", "-1", "2")
 
     def do_id(self, producer_id: str, producer_epoch: str, transaction_version: str) -> None:
-        """Begin anew: what is known of the id, and by which transaction.version its producer speaks."""
+        """Start over: the known state of the id, and the transaction.version of its producer."""
         facts = first_facts(int(producer_id), 60_000, 0)
         self.rules, self.entry, self.version = TransactionRules(), TransactionEntry("x", facts), int(transaction_version)
         if int(producer_epoch) >= 0:
@@ -231,7 +234,7 @@ class CoordinatorTalk:
         return self._end(identity, is_commit=False)
 
     def do_force(self) -> Outcome:
-        """Abort over the producer's head: it took too long, or another one came."""
+        """A forced abort: the transaction timed out, or another producer initialised."""
         outcome = self.rules.decide_forced_abort(self.entry, self.version, 0)
         return outcome if outcome is not NEEDS_PRODUCER_ID else self.rules.decide_forced_abort(self.entry, self.version, 0, self._fresh())
 
@@ -255,8 +258,8 @@ class CoordinatorTalk:
         return f"{facts.state.label} {facts.producer_id}/{facts.producer_epoch}{partitions}"
 
 
-class MarkerTalk:
-    """The markers that a coordinator owes: "leads 1 a b", "decide x a b c", "answer 1 b=NOT_LEADER_OR_FOLLOWER"."""
+class MarkerDriver:
+    """The pending markers of a coordinator: "leads 1 a b", "decide x a b c", "answer 1 b=NOT_LEADER_OR_FOLLOWER"."""
 
     def __init__(self) -> None:
         self.leaders: dict[str, int | NoLeader] = {}
@@ -267,15 +270,17 @@ class MarkerTalk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         getattr(self, f"do_{verb.replace('-', '_')}")(*words)
-        return "\n".join(map(self._told, self.queue.take_effects()))
+        return "\n".join(map(self._line, self.queue.take_effects()))
 
     def do_leads(self, broker: str, *topics: str) -> None:
-        """A broker, or "nobody"; "none" for topics that are gone."""
-        leader = {"nobody": NoLeader.UNKNOWN, "none": NoLeader.GONE}.get(broker)
+        """A broker, or "unknown"; "none" for deleted topics."""
+        leader = {"unknown": NoLeader.UNKNOWN, "none": NoLeader.GONE}.get(broker)
         self.leaders |= dict.fromkeys(topics, int(broker) if leader is None else leader)
 
     def do_decide(self, name: str, *topics: str) -> None:
-        """A commit of partition 0 of topics, by a producer of its own; a second one of a name comes from the next coordinator epoch."""
+        """A commit of partition 0 of topics, by a producer of its own; a second one of the same name comes from the
+        next coordinator epoch.
+        """
         self.count += 1
         entry = TransactionEntry(name, first_facts(self.count, 60_000, 0))
         rules, end = TransactionRules(), EndAsked(producer_id=self.count, producer_epoch=0, is_commit=True, transaction_version=1)
@@ -286,7 +291,7 @@ class MarkerTalk:
         self.queue.add(self.ended[name])
 
     def do_answer(self, broker_id: str, *said: str) -> None:
-        """All that was asked is written, but for what is named with its error."""
+        """All requested markers are written, except those named with an error."""
         errors = {(topic, 0): ErrorCode[error] for topic, _, error in (each.partition("=") for each in said)}
         every = {(topic, 0): ErrorCode.NONE for topic in self.leaders}
         self.queue.on_answer(int(broker_id), dict.fromkeys(range(self.count + 1), every | errors))
@@ -301,22 +306,22 @@ class MarkerTalk:
         self.queue.on_not_completed(self.ended[name])
 
     def do_hand_over(self) -> None:
-        """The partition of `__transaction_state` goes to another broker."""
+        """The partition of `__transaction_state` moves to another broker."""
         self.queue.forget_shard(0)
 
-    def _told(self, effect: SendMarkers | Complete | RetryLater) -> str:
+    def _line(self, effect: SendMarkers | Complete | RetryLater) -> str:
         match effect:
             case SendMarkers(broker_id, markers):
                 rows = (f"{each.ended.transactional_id} in {' '.join(topic for topic, _ in each.partitions)}" for each in markers)
                 return f"to {broker_id}: {', '.join(rows)}"
             case Complete(ended):
-                return f"{ended.transactional_id} is over"
+                return f"{ended.transactional_id} is complete"
             case RetryLater():
                 return "retry later"
 
 
-class VerificationTalk:
-    """Leaders that want to know whether partitions are in a transaction: "ask 1 x 7/3 t-0", "answer 1 x t-0=INVALID_TXN_STATE"."""
+class VerificationDriver:
+    """Leaders that verify whether partitions are in a transaction: "ask 1 x 7/3 t-0", "answer 1 x t-0=INVALID_TXN_STATE"."""
 
     def __init__(self) -> None:
         self.queue = VerificationQueue()
@@ -325,7 +330,7 @@ class VerificationTalk:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         effects: list[Ask | Told] = getattr(self, f"do_{verb}")(*words)
-        return "\n".join(map(self._told, effects))
+        return "\n".join(map(self._line, effects))
 
     def do_ask(self, coordinator_id: str, name: str, identity: str, *partitions: str) -> list[Ask | Told]:
         self.waiters += 1
@@ -341,7 +346,7 @@ class VerificationTalk:
         return self.queue.add(int(coordinator_id), question)
 
     def do_answer(self, coordinator_id: str, *said: str) -> list[Ask | Told]:
-        """Every partition is in its transaction, but for those named after their transactional id."""
+        """Every partition is in its transaction, except those named after their transactional id."""
         answers: dict[str, dict[tuple[str, int], ErrorCode]] = {}
         for name, where, error in ((each.split(":")[0], *each.split(":")[1].split("=")) for each in said):
             answers.setdefault(name, {})[_partitions([where])[0]] = ErrorCode[error]
@@ -350,7 +355,7 @@ class VerificationTalk:
     def do_error(self, coordinator_id: str, error: str) -> list[Ask | Told]:
         return self.queue.on_error(int(coordinator_id), ErrorCode[error])
 
-    def _told(self, effect: Ask | Told) -> str:
+    def _line(self, effect: Ask | Told) -> str:
         match effect:
             case Ask(coordinator_id, questions):
                 rows = (f"{each.transactional_id} {each.producer_id}/{each.producer_epoch} in {_names(each.partitions)}" for each in questions)
@@ -382,21 +387,21 @@ def _names(partitions: Sequence[tuple[str, int]]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("script", "talk"),
+    ("script", "driver"),
     [
-        ("transaction_before_890", ProducerTalk),
-        ("transaction_since_890", ProducerTalk),
-        ("transaction_goes_wrong", ProducerTalk),
-        ("transaction_is_fenced", ProducerTalk),
-        ("transaction_states", CoordinatorTalk),
-        ("markers_are_written", MarkerTalk),
-        ("leaders_verify", VerificationTalk),
+        ("transaction_before_890", ProducerDriver),
+        ("transaction_since_890", ProducerDriver),
+        ("transaction_errors", ProducerDriver),
+        ("transaction_fenced", ProducerDriver),
+        ("transaction_states", CoordinatorDriver),
+        ("transaction_markers", MarkerDriver),
+        ("transaction_verification", VerificationDriver),
     ],
 )
-def test_transactions_go_as_their_scripts_tell(
+def test_transaction_scripts(
     script: str,
-    talk: type[ProducerTalk | CoordinatorTalk | MarkerTalk | VerificationTalk],
-    play: Callable[[str, Callable[[str], str]], None],
+    driver: type[ProducerDriver | CoordinatorDriver | MarkerDriver | VerificationDriver],
+    run_script: Callable[[str, Callable[[str], str]], None],
 ) -> None:
-    """Each script says in its comments which rule it plays."""
-    play(script, talk().answer)
+    """The comments of each script name the rule that it covers."""
+    run_script(script, driver().answer)

@@ -1,4 +1,6 @@
-"""Offsets that a group commits inside transactions: who may, when they count, what a reader is told meanwhile.   Source: KIP-98, KIP-447."""
+"""Offsets committed in transactions: who may commit, when they take effect, and what readers receive meanwhile.
+Source: KIP-98, KIP-447.
+"""
 
 import pytest
 
@@ -30,8 +32,8 @@ RETENTION_MS = 10080 * 60_000
         ("i-s", 1, "other", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, generation_id, instance, error, figures):
-    """KIP-447. Whoever names none is not fenced: old clients, and producers without a group."""
+def test_named_member_must_belong_to_the_current_generation(member_id, generation_id, instance, error, figures):
+    """KIP-447. A commit that names none is not fenced: old clients, and producers without a group."""
     lab = GroupsLab()
     waiters = [lab.join(fresh="1"), lab.join(fresh="s", instance="i")]
     lab.pass_time(6000)
@@ -53,15 +55,15 @@ def test_who_names_a_member_must_be_it_in_the_present_generation(member_id, gene
         ("x", 3, None, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_an_empty_group_takes_what_names_no_generation_from_anybody(member_id, generation_id, instance, error, figures):
+def test_empty_group_accepts_commits_without_a_generation(member_id, generation_id, instance, error, figures):
     lab = GroupsLab()
     waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
     assert lab.answers[waiter] == CommitAnswer((error,))
-    assert GROUP in lab.shard.groups, "the coordinator of 3.9 makes the group before it refuses"
+    assert GROUP in lab.shard.groups, "the coordinator of 3.9 creates the group before it rejects the commit"
     figures(**{f"generation_{generation_id}".replace("-", "minus_"): int(error)})
 
 
-def test_a_rebalance_that_is_not_over_refuses_nobody():
+def test_pending_rebalance_rejects_no_commit():
     lab = GroupsLab()
     waiter = lab.join(fresh="1")
     lab.pass_time(3000)
@@ -69,7 +71,7 @@ def test_a_rebalance_that_is_not_over_refuses_nobody():
     assert lab.answers[committed] == CommitAnswer((ErrorCode.NONE,))
 
 
-def test_a_commit_in_a_transaction_renews_no_session():
+def test_transactional_commit_does_not_renew_the_session():
     lab = GroupsLab()
     lab.stable("1")
     lab.pass_time(9_000)
@@ -78,31 +80,31 @@ def test_a_commit_in_a_transaction_renews_no_session():
     assert lab.member_ids == []
 
 
-def test_metadata_that_is_too_long_is_refused():
+def test_too_long_metadata_is_rejected():
     lab = GroupsLab(offset_metadata_max_bytes=3)
     assert lab.answers[lab.commit_in_transaction(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))
     assert lab.committed(require_stable=True) is None
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, 7), (False, 5)])
-def test_the_marker_decides_and_until_then_only_who_wants_any_offset_is_told_one(commits, expected, figures):
+def test_marker_decides_and_until_then_only_unstable_reads_succeed(commits, expected, figures):
     lab = GroupsLab()
     lab.commit(5)
     lab.commit_in_transaction(7)
-    told = [(each.committed(), each.committed(require_stable=True)) for each in (lab, lab.reloaded())]
-    assert told == [(5, UNSTABLE)] * 2
+    offsets = [(each.committed(), each.committed(require_stable=True)) for each in (lab, lab.reloaded())]
+    assert offsets == [(5, UNSTABLE)] * 2
     other = lab.reloaded()
     for each in (lab, other):
         each.end_transaction(commits=commits)
     assert [each.committed(require_stable=True) for each in (lab, other, lab.reloaded())] == [expected] * 3
     figures(
-        offset_told=told[0][0],
+        offset_told=offsets[0][0],
         **{"after_commit" if commits else "after_abort": lab.committed(require_stable=True)},
     )
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_of_a_pending_and_a_later_plain_commit_the_later_one_counts(commits):
+def test_later_of_a_pending_and_a_plain_commit_wins(commits):
     """KAFKA-5247: the order of the records decides, not that of the marker."""
     lab = GroupsLab()
     lab.commit_in_transaction(5)
@@ -111,7 +113,7 @@ def test_of_a_pending_and_a_later_plain_commit_the_later_one_counts(commits):
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [7, 7]
 
 
-def test_of_two_transactions_the_later_record_counts_whichever_ends_last():
+def test_later_record_wins_whichever_transaction_ends_last():
     lab = GroupsLab()
     lab.commit_in_transaction(5, producer_id=1)
     lab.commit_in_transaction(6, producer_id=2)
@@ -121,7 +123,7 @@ def test_of_two_transactions_the_later_record_counts_whichever_ends_last():
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [6, 6]
 
 
-def test_of_two_commits_in_one_transaction_the_second_one_counts():
+def test_second_of_two_commits_in_one_transaction_wins():
     lab = GroupsLab()
     lab.commit_in_transaction(5)
     lab.commit_in_transaction(6)
@@ -129,7 +131,7 @@ def test_of_two_commits_in_one_transaction_the_second_one_counts():
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [6, 6]
 
 
-def test_a_marker_without_anything_pending_changes_nothing():
+def test_marker_without_pending_offsets_changes_nothing():
     lab = GroupsLab()
     lab.commit(5)
     lab.end_transaction(commits=False)
@@ -140,7 +142,7 @@ def test_a_marker_without_anything_pending_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "answer"),
     [
         (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
@@ -148,19 +150,19 @@ def test_a_marker_without_anything_pending_changes_nothing():
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_what_is_not_written_is_not_pending(error, told):
+def test_failed_write_is_not_pending(error, answer):
     lab = GroupsLab()
     lab.holds_back = True
     waiter = lab.commit_in_transaction(6)
     assert lab.committed(require_stable=True) is UNSTABLE
     lab.store(error)
-    assert lab.answers[waiter] == CommitAnswer((told,))
+    assert lab.answers[waiter] == CommitAnswer((answer,))
     assert lab.committed(require_stable=True) is None
 
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)])
-def test_what_takes_too_long_is_refused_and_pending_once_it_is_replicated(ends, expected, times):
+def test_timed_out_commit_is_rejected_but_pending_once_replicated(ends, expected, times):
     lab = GroupsLab()
     lab.holds_back = True
     waiter = lab.commit_in_transaction(6)
@@ -172,7 +174,7 @@ def test_what_takes_too_long_is_refused_and_pending_once_it_is_replicated(ends, 
     assert lab.committed(require_stable=True) == expected
 
 
-def test_a_marker_ends_nothing_that_stands_behind_it():
+def test_marker_does_not_end_later_records():
     lab = GroupsLab()
     lab.commit_in_transaction(5)
     lab.commit_in_transaction(6, partition=1)
@@ -180,7 +182,7 @@ def test_a_marker_ends_nothing_that_stands_behind_it():
     assert (lab.committed(), lab.committed(1, require_stable=True)) == (5, UNSTABLE)
 
 
-def test_an_offset_that_may_be_replaced_does_not_expire_and_keeps_its_group():
+def test_offset_with_a_pending_replacement_does_not_expire():
     lab = GroupsLab()
     lab.commit(5)
     lab.commit_in_transaction(7)
@@ -194,7 +196,7 @@ def test_an_offset_that_may_be_replaced_does_not_expire_and_keeps_its_group():
 
 
 @pytest.mark.parametrize("how", ["offset", "group", "topic"])
-def test_what_is_deleted_while_its_transaction_is_open_never_counts_not_even_for_the_next_coordinator(how):
+def test_offset_deleted_during_its_transaction_never_takes_effect(how):
     lab = GroupsLab()
     lab.commit_in_transaction(7)
     match how:
@@ -209,7 +211,7 @@ def test_what_is_deleted_while_its_transaction_is_open_never_counts_not_even_for
     assert [each.committed(require_stable=True) for each in (lab, lab.reloaded())] == [None, None]
 
 
-def test_every_step_of_an_offset_is_noted():
+def test_every_step_of_an_offset_emits_an_event():
     lab = GroupsLab()
     lab.commit(5)
     lab.commit_in_transaction(6, producer_id=1)
@@ -235,8 +237,8 @@ def test_every_step_of_an_offset_is_noted():
     ]
 
 
-def test_the_rules_can_be_replaced_by_those_of_the_past():
-    """KAFKA-5247 and KAFKA-9346, as bugs put them in."""
+def test_rules_can_be_replaced_by_the_former_ones():
+    """KAFKA-5247 and KAFKA-9346, as injected bugs."""
 
     class InOrderOfMarkers(GroupOffsets):
         def materialise(self, partition: tuple[str, int], stored: CommittedOffset) -> bool:

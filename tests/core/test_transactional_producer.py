@@ -1,4 +1,4 @@
-"""The rules of the own transactional producer: states, questions, errors, epochs."""
+"""The rules of kraftsim's transactional producer: states, requests, errors, epochs."""
 
 import pytest
 
@@ -52,7 +52,7 @@ GROUP = GroupIdentity("g", 3, "m")
 
 
 class Script:
-    """A producer under test, and everything it wanted so far."""
+    """A producer under test, and all its effects so far."""
 
     def __init__(self, transaction_version: int = 0) -> None:
         self.now_ms = 1000
@@ -105,7 +105,7 @@ class Script:
         self.step(RecordGiven(OutgoingRecord(where=HERE, key=key, value=b"v", timestamp_ms=0)))
 
     def say(self, error: ErrorCode = ErrorCode.NONE, identity: Identity | None = None) -> None:
-        """Answer the question under way; of partitions each says the same."""
+        """Answer the request in flight; every partition gets the same result."""
         question = self.asked[-1]
         if isinstance(question, AddPartitions):
             self.step(Answered(error_code=ErrorCode.NONE, errors=dict.fromkeys(question.partitions, error)))
@@ -128,7 +128,7 @@ class Script:
         return [type(question).__name__ for question in self.asked]
 
 
-def test_each_partition_is_added_once_before_its_first_record_leaves(figures):
+def test_each_partition_is_added_once_before_its_first_record_is_sent(figures):
     """447-24: transaction.version 0 and 1 (KIP-98)."""
     places = (HERE, TopicPartition("t", 1))
     script = Script().ready()
@@ -151,7 +151,7 @@ def test_each_partition_is_added_once_before_its_first_record_leaves(figures):
     figures(writes=writes, partitions=len(places), added=script.kinds.count("AddPartitions"), sent_before_an_answer=early)
 
 
-def test_a_partition_is_added_before_it_is_written_to():
+def test_partition_is_added_before_it_is_written():
     """transaction.version 0 and 1 (KIP-98)."""
     script = Script().ready()
     script.step(BeginAsked())
@@ -163,8 +163,8 @@ def test_a_partition_is_added_before_it_is_written_to():
     assert [batch.identity for batch in script.sent[0].batches] == [FIRST]
 
 
-def test_with_version_2_nothing_is_added_and_each_end_brings_an_epoch():
-    """KIP-890 part 2: EndTxn's answer names the next epoch, under which sequences begin at 0."""
+def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch():
+    """KIP-890 part 2: EndTxn's response contains the next epoch, under which sequences begin at 0."""
     script = Script(transaction_version=2).begun()
     assert script.kinds == ["InitProducerId"]
     script.step(CommitAsked())
@@ -175,7 +175,7 @@ def test_with_version_2_nothing_is_added_and_each_end_brings_an_epoch():
     assert [(batch.identity, batch.base_sequence) for batch in script.sent[-1].batches] == [(Identity(4000, 1), 0)]
 
 
-def test_a_commit_waits_for_its_records_and_sequences_go_on_after_it():
+def test_commit_waits_for_its_records_and_sequences_continue():
     script = Script().begun()
     script.give("b")
     script.step(CommitAsked())
@@ -190,7 +190,7 @@ def test_a_commit_waits_for_its_records_and_sequences_go_on_after_it():
     assert script.sent[-1].batches[0].base_sequence == 2
 
 
-def test_offsets_are_added_once_and_committed_at_the_groups_coordinator(figures):
+def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures):
     """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the member)."""
     script = Script().begun()
     offsets = (5, 6)
@@ -207,7 +207,7 @@ def test_offsets_are_added_once_and_committed_at_the_groups_coordinator(figures)
     )
 
 
-def test_a_transaction_of_which_nobody_heard_ends_without_a_question():
+def test_transaction_without_requests_ends_without_end_txn():
     script = Script().ready()
     script.step(BeginAsked())
     script.step(CommitAsked())
@@ -228,7 +228,7 @@ def test_a_transaction_of_which_nobody_heard_ends_without_a_question():
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ProducerState.ABORTABLE_ERROR),
     ],
 )
-def test_an_answer_to_end_txn_decides_the_state(error, state):
+def test_end_txn_response_decides_the_state(error, state):
     """TransactionManager.EndTxnHandler."""
     script = Script().begun()
     script.step(CommitAsked())
@@ -239,7 +239,7 @@ def test_an_answer_to_end_txn_decides_the_state(error, state):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
-def test_a_fenced_member_aborts_and_lives_on(error, figures):
+def test_fenced_member_aborts_and_continues(error, figures):
     """CommitFailedException: what KIP-447 calls fenced does not end the producer."""
     script = Script().begun()
     script.step(OffsetsGiven(group=GROUP, offsets={HERE: 5}))
@@ -253,8 +253,8 @@ def test_a_fenced_member_aborts_and_lives_on(error, figures):
     figures(state_after_abort=script.rules.state.name)
 
 
-def test_a_lost_sequence_costs_the_transaction_and_brings_the_next_epoch():
-    """KIP-360: a batch whose fate is unknown is given up; after the abort InitProducerId names the present epoch."""
+def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch():
+    """KIP-360: a batch with unknown result is dropped; after the abort InitProducerId names the current epoch."""
     script = Script().begun()
     script.give("b")
     script.step(MetadataArrived({HERE: BROKER}))
@@ -269,8 +269,8 @@ def test_a_lost_sequence_costs_the_transaction_and_brings_the_next_epoch():
     assert script.rules.state is ProducerState.READY and script.identities == [FIRST, Identity(4000, 1)]
 
 
-def test_fenced_by_a_partition_is_asked_of_the_coordinator():
-    """KIP-588: INVALID_PRODUCER_EPOCH from Produce costs the transaction; the coordinator says whether the producer is fenced."""
+def test_invalid_producer_epoch_is_resolved_at_the_coordinator():
+    """KIP-588: INVALID_PRODUCER_EPOCH from Produce aborts the transaction; the coordinator decides whether the producer is fenced."""
     script = Script().begun()
     script.give("b")
     script.produced(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -281,7 +281,7 @@ def test_fenced_by_a_partition_is_asked_of_the_coordinator():
     assert [each.outcome for each in script.settled] == [Outcome.UNKNOWN]
 
 
-def test_a_question_that_gets_lost_is_asked_again_of_whoever_coordinates_now():
+def test_lost_request_is_retried_at_the_current_coordinator():
     script = Script().begun()
     script.step(CommitAsked())
     script.step(QuestionLost())

@@ -1,4 +1,4 @@
-"""Transactions over replicas that fail: what readers of committed data were told stays true, and nothing hangs.
+"""Transactions on failing replicas: what read_committed consumers received remains valid, and no transaction hangs.
 
 Source: KIP-98, KIP-890; KAFKA-9807, KAFKA-14402, KAFKA-14884.
 """
@@ -9,13 +9,13 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from protocol.batches import RecordBatch
-from tests.core.transactions_lab import TransactionsLab
+from tests.core.transactions_lab import TransactionsHarness
 
 SEEDS = 10
 
 
-def play(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsLab:
-    lab = TransactionsLab(seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options)  # type: ignore[arg-type]
+def play(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsHarness:
+    lab = TransactionsHarness(seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options)  # type: ignore[arg-type]
     lab.run(300, trouble=0.06)
     lab.settle_transactions()
     return lab
@@ -23,25 +23,27 @@ def play(seed: int, version: int, *, brokers: int = 3, **options: object) -> Tra
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_what_readers_of_committed_data_were_told_stays_true(version: int, brokers: int) -> None:
-    """On leaders and followers; the last stable offset passes no open transaction, and aborted lists name exactly what is to be skipped.
+def test_committed_reads_remain_valid(version: int, brokers: int) -> None:
+    """On leaders and followers; the last stable offset never passes an open transaction, and aborted lists name
+    exactly what is to be skipped.
 
-    A high watermark may go back, under a leader that knows less: a marker that was replicated once binds nobody again.
+    A high watermark may decrease under a leader that knows less: a marker that was once replicated does not limit
+    readers again.
     """
-    committed = aborted = elections = told = refused = 0
+    committed = aborted = elections = reads = refused = 0
     for seed in range(SEEDS):
         lab = play(seed, version, brokers=brokers)
         committed += lab.committed
         aborted += lab.aborted
         elections += lab.elections
-        told += len(lab.told)
+        reads += len(lab.reads)
         refused += lab.unverified + lab.fenced
-    assert committed > SEEDS / 2 and aborted > 3 * SEEDS and elections > 5 * SEEDS and told > 10 * SEEDS and refused > 0
+    assert committed > SEEDS / 2 and aborted > 3 * SEEDS and elections > 5 * SEEDS and reads > 10 * SEEDS and refused > 0
 
 
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 8))
-def test_what_readers_of_committed_data_were_told_stays_true_in_any_history(seed: int) -> None:
-    """The same, one history at a time, for `make more-seeds`."""
+def test_committed_reads_remain_valid_in_any_history(seed: int) -> None:
+    """The same, one history per run, for `make more-seeds`."""
     play(seed, 1 + seed % 2)
 
 
@@ -51,7 +53,7 @@ class AsksNobody(ProducerStateManager):
     __slots__ = ()
 
     def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False) -> None:
-        """Ask nobody."""
+        """Skip the verification."""
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
         return None
@@ -73,20 +75,20 @@ class SeesEverything(PartitionReplica):
 
     @property
     def last_stable_offset(self) -> int:
-        """Take the high watermark for it."""
+        """Return the high watermark instead."""
         return self.high_watermark
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"state_class": AsksNobody}, "nobody ends|told otherwise"),
-        ({"state_class": ForgetsGuards}, "nobody ends|told otherwise"),
+        ({"state_class": AsksNobody}, "hanging transactions|was different"),
+        ({"state_class": ForgetsGuards}, "hanging transactions|was different"),
         ({"replica_class": SeesEverything}, "is not from"),
     ],
 )
-def test_the_lab_finds_what_was_wrong_once(options: dict[str, type], complaint: str) -> None:
-    """Or it would prove nothing."""
+def test_harness_finds_a_former_bug(options: dict[str, type], complaint: str) -> None:
+    """Otherwise it would prove nothing."""
     with pytest.raises(AssertionError, match=complaint):
         for seed in range(10):
             play(seed, 1, **options)

@@ -1,4 +1,4 @@
-"""Rates and buckets of clients do not stay for ever: clients choose the ids that they are kept by."""
+"""Rates and buckets of clients do not accumulate for ever: clients choose the ids that index them."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,8 +16,8 @@ from kraftsim.world.interface import Clock
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
 
-def test_what_was_not_used_for_an_hour_is_forgotten() -> None:
-    """And what was used stays as it is, however many others there are."""
+def test_entries_unused_for_an_hour_are_removed() -> None:
+    """Used entries are kept, however many others there are."""
     rates: UsedLately[int, WindowedRate] = UsedLately(lambda: WindowedRate(11, 1000))
     for key in range(TIDY_MIN):
         rates.of(key, 1).record(1.0, 1)
@@ -27,8 +27,8 @@ def test_what_was_not_used_for_an_hour_is_forgotten() -> None:
     assert len(rates) == 2 and rates.of(7, IDLE_MS + 1) is kept
 
 
-def test_looks_at_all_of_them_are_rare() -> None:
-    """As many new ones come before the next look as there were at the last one: each costs the same, on the whole."""
+def test_scans_of_all_entries_are_rare() -> None:
+    """The next scan comes after as many new entries as the last one saw: the amortized cost is constant."""
     looks = 0
 
     class Counted(TokenBucket):
@@ -65,8 +65,8 @@ def charge_mutations(quotas: MutationQuotas, call: Any) -> None:
     ("kind", "key", "charge", "kept"),
     [(RequestQuotas, "request_percentage", charge_requests, "_rates"), (MutationQuotas, "controller_mutation_rate", charge_mutations, "_buckets")],
 )
-def test_a_controller_forgets_clients_that_came_once(kind: Any, key: str, charge: Callable[[Any, Any], None], kept: str) -> None:
-    """Each with an id of its own, under a limit that each has for itself."""
+def test_controller_forgets_clients_that_came_once(kind: Any, key: str, charge: Callable[[Any, Any], None], kept: str) -> None:
+    """Each with its own client id, under a limit per client id."""
     record = ClientQuotaRecord(entity=[EntityData(entity_type="client-id", entity_name=None)], key=key, value=1000.0)
     registries = cast(Registries, SimpleNamespace(quota_changes=1, quotas=SimpleNamespace(records=lambda: [record])))
     config = SimpleNamespace(quota_window_num=11, quota_window_size_seconds=1, controller_quota_window_num=11, controller_quota_window_size_seconds=1)

@@ -1,4 +1,4 @@
-"""What a leader says to versions that it is told, and what a member makes of the answer.   Source: KIP-268, StreamsPartitionAssignor."""
+"""How a leader answers the versions of its members, and how a member reacts.   Source: KIP-268, StreamsPartitionAssignor."""
 
 import pytest
 
@@ -6,35 +6,35 @@ from kraftsim.core.clients.version_probing import VersionProbing, Versions
 
 
 @pytest.mark.parametrize(
-    ("leader", "members", "told"),
+    ("leader", "members", "answer"),
     [
         (2, [(2, 2), (2, 2)], (2, 2)),
         (2, [(2, 2), (1, 1)], (1, 1)),
-        (2, [(1, 2), (1, 2)], (1, 2)),  # all may go on to 2
-        (1, [(1, 1), (2, 2)], (1, 1)),  # who uses 2 is beyond this leader
+        (2, [(1, 2), (1, 2)], (1, 2)),  # all may upgrade to 2
+        (1, [(1, 1), (2, 2)], (1, 1)),  # a member that uses 2 is ahead of this leader
         (3, [(3, 3), (2, 4)], (2, 3)),
     ],
 )
-def test_a_leader_says_the_lowest_in_use_and_the_latest_that_all_understand(leader, members, told):
-    assert VersionProbing(leader).decide_assignment([Versions(*each) for each in members]) == told
+def test_leader_sends_the_lowest_used_and_the_latest_supported_version(leader, members, answer):
+    assert VersionProbing(leader).decide_assignment([Versions(*each) for each in members]) == answer
 
 
 @pytest.mark.parametrize(
-    ("latest", "told", "again", "used", "assigned"),
+    ("latest", "answer", "again", "used", "assigned"),
     [
         (2, (2, 2), False, 2, 2),
-        (2, (1, 1), True, 1, 0),  # somebody is older: down, and join again
+        (2, (1, 1), True, 1, 0),  # an older member exists: downgrade, and rejoin
         (1, (1, 1), False, 1, 1),
-        (1, (1, 3), False, 1, 1),  # a leader that counted wrong raises nobody above what it understands
+        (1, (1, 3), False, 1, 1),  # a leader's wrong count upgrades no member beyond what it supports
     ],
 )
-def test_a_member_changes_over_and_joins_again(latest, told, again, used, assigned):
+def test_member_changes_the_version_and_rejoins(latest, answer, again, used, assigned):
     member = VersionProbing(latest)
-    assert member.on_assigned(Versions(*told)) is again
+    assert member.on_assigned(Versions(*answer)) is again
     assert (member.own.used, member.assigned) == (used, assigned)
 
 
-def test_who_went_down_goes_up_when_all_understand_more():
+def test_downgraded_member_upgrades_when_all_members_support_it():
     member = VersionProbing(2)
     assert member.on_assigned(Versions(1, 1)) and not member.on_assigned(Versions(1, 1))
     assert member.assigned == 1

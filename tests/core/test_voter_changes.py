@@ -1,4 +1,4 @@
-"""Voters that come and go while the quorum runs, and snapshots that stand for the beginning of its log."""
+"""Voter changes in a running quorum, and snapshots that replace the start of its log."""
 
 import pytest
 
@@ -23,12 +23,12 @@ def running(seed: int, *, size: int, formatted: tuple[int, ...]) -> Lab:
 
 def leader_of(lab: Lab) -> LabNode:
     leader = lab.leader()
-    assert leader is not None, "somebody leads"
+    assert leader is not None, "there is a leader"
     return leader
 
 
 def asked(lab: Lab, request: Message, limit_ms: int = 10_000) -> Message:
-    """Put a request to the leader and return its answer."""
+    """Send a request to the leader and return its response."""
     answers: list[Message] = []
     leader_of(lab).receive(request, answers.append)
     lab.run_until(lambda: bool(answers), limit_ms)
@@ -60,7 +60,7 @@ def voters(lab: Lab) -> list[tuple[int, ...]]:
     return [node.replica.quorum.voter_set.ids for node in lab.nodes.values() if node.replica is not None]
 
 
-def test_a_quorum_grows_from_one_voter_to_three() -> None:
+def test_quorum_grows_from_one_voter_to_three() -> None:
     lab = running(1, size=3, formatted=(1,))
     assert leader_of(lab).id == 1
     for node_id in (2, 3):
@@ -74,7 +74,7 @@ def test_a_quorum_grows_from_one_voter_to_three() -> None:
     assert lab.nodes[2].disk.batches == lab.nodes[3].disk.batches
 
 
-def test_a_leader_that_is_removed_commits_it_and_goes() -> None:
+def test_removed_leader_commits_its_removal_and_resigns() -> None:
     lab = running(2, size=3, formatted=(1, 2, 3))
     gone = leader_of(lab)
     assert remove(lab, gone.id).error_code == ErrorCode.NONE
@@ -84,7 +84,7 @@ def test_a_leader_that_is_removed_commits_it_and_goes() -> None:
     assert set(voters(lab)) == {tuple(node_id for node_id in (1, 2, 3) if node_id != gone.id)}
 
 
-def test_changes_are_refused_as_kafka_refuses_them() -> None:
+def test_invalid_voter_changes_are_rejected_as_in_kafka() -> None:
     lab = running(3, size=4, formatted=(1, 2, 3))
     assert add(lab, 4, cluster_id="another").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert add(lab, 2).error_code == ErrorCode.DUPLICATE_VOTER
@@ -97,7 +97,7 @@ def test_changes_are_refused_as_kafka_refuses_them() -> None:
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_voters_of_the_configuration_stay() -> None:
+def test_statically_configured_voters_cannot_change() -> None:
     lab = Lab(4, size=3)
     for node in lab.nodes.values():
         node.start()
@@ -109,15 +109,15 @@ def test_voters_of_the_configuration_stay() -> None:
     assert key.directory_id == bytes(16)
 
 
-def test_a_voter_that_cannot_be_reached_is_not_added() -> None:
+def test_unreachable_voter_is_not_added() -> None:
     lab = running(5, size=4, formatted=(1, 2, 3))
     lab.nodes[4].crash(power_loss=False)
     assert add(lab, 4, timeout_ms=1_000).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert set(voters(lab)) == {(1, 2, 3)}
 
 
-def test_a_new_voter_that_answers_after_the_addition_has_timed_out_is_passed_over() -> None:
-    """The tool has its error 7 by then, and the leader goes on leading.   Source: AddVoterHandler."""
+def test_late_response_of_a_new_voter_is_ignored_after_the_timeout() -> None:
+    """The tool already received error 7, and the leader remains leader.   Source: AddVoterHandler."""
     lab = running(5, size=4, formatted=(1, 2, 3))
     leader = leader_of(lab).replica
     assert leader is not None
@@ -142,34 +142,36 @@ def test_a_new_voter_that_answers_after_the_addition_has_timed_out_is_passed_ove
     assert leader.quorum.peers.is_ready(4, lab.now_ms + 101)
 
 
-def test_a_change_that_no_majority_has_is_answered_with_a_time_out_and_undone_with_its_leader() -> None:
+def test_uncommitted_voter_change_times_out_and_is_reverted_at_failover() -> None:
     lab = running(6, size=4, formatted=(1, 2, 3))
     leader = leader_of(lab)
     others = [node for node in lab.nodes.values() if node is not leader and node.id != 4]
     lab.run(500)
     for node in others:
-        lab.cut[leader.id, node.id] = lab.cut[node.id, leader.id] = None
+        lab.partitioned[leader.id, node.id] = lab.partitioned[node.id, leader.id] = None
     assert add(lab, 4, timeout_ms=1_000).error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     lab.run_until(lambda: lab.leader() in others)
     leader_of(lab).write()
-    lab.cut.clear()
+    lab.partitioned.clear()
     lab.run(6_000)
     assert set(voters(lab)) == {(1, 2, 3)}
     assert {len(node.disk.batches) for node in lab.nodes.values()} == {len(leader_of(lab).disk.batches)}
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_voters_change_under_faults_and_nothing_committed_is_lost(seed: int) -> None:
-    """Members come and go at random, nodes crash, messages are lost; what the lab checks at every moment holds, and peace brings a leader."""
+def test_voter_changes_under_faults_lose_nothing_committed(seed: int) -> None:
+    """Voters are added and removed at random, nodes crash, messages are lost; the harness's checks always hold, and a
+    leader is elected once faults end.
+    """
     lab = running(seed, size=5, formatted=(1, 2, 3))
-    dice = lab.random
+    rng = lab.random
     for _ in range(40):
-        lab.run(dice.randrange(100, 700))
-        node = lab.nodes[dice.randrange(5) + 1]
+        lab.run(rng.randrange(100, 700))
+        node = lab.nodes[rng.randrange(5) + 1]
         leader = lab.leader()
-        match dice.randrange(9):
+        match rng.randrange(9):
             case 0 if node.replica is not None:
-                node.crash(power_loss=dice.random() < 0.5)
+                node.crash(power_loss=rng.random() < 0.5)
             case 1 | 2 | 3 if node.replica is None:
                 node.start()
             case 4 if leader is not None:
@@ -182,7 +184,7 @@ def test_voters_change_under_faults_and_nothing_committed_is_lost(seed: int) -> 
             case 5 if leader is not None and len(leader.replica.quorum.voter_set) > 2:  # type: ignore[union-attr]
                 leader.receive(RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node.id, voter_directory_id=node.key.directory_id), lambda _: None)
             case 6:
-                lab.loss = dice.choice([0.0, 0.2])
+                lab.loss = rng.choice([0.0, 0.2])
             case _ if leader is not None:
                 leader.write()
     lab.loss = 0.0
@@ -198,7 +200,7 @@ def test_voters_change_under_faults_and_nothing_committed_is_lost(seed: int) -> 
 
 
 @pytest.mark.parametrize("formatted", [(), (1, 2, 3)])
-def test_who_lags_behind_the_log_begins_with_a_snapshot(formatted: tuple[int, ...]) -> None:
+def test_replica_behind_the_log_start_loads_a_snapshot(formatted: tuple[int, ...]) -> None:
     lab = Lab(8, size=3, formatted=formatted)
     for node in lab.nodes.values():
         node.start()

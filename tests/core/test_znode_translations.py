@@ -1,4 +1,4 @@
-"""What a cluster's metadata says survives its way through znodes: records to writes, writes to a tree, the tree to records."""
+"""A cluster's metadata survives the round trip through znodes: records to writes, writes to a tree, the tree to records."""
 
 from random import Random
 
@@ -36,8 +36,8 @@ NAMES = ("ann", "bob smith", "c@d/e~f*", None)
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 
 
-class Woods:
-    """A tree of znodes to which operations are carried out as a writer does."""
+class WrittenTree:
+    """A tree of znodes to which operations are applied as by a writer."""
 
     def __init__(self) -> None:
         self.tree = ZnodeTree()
@@ -93,30 +93,30 @@ class Woods:
         return TxnHeader(client_id=1, cxid=1, zxid=self._zxid, time=1)
 
 
-class Life:
-    """A cluster in which things happen at random."""
+class RandomCluster:
+    """A cluster with random changes."""
 
     def __init__(self, seed: int, *, first_producer_id: int = 0) -> None:
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.image = MetadataImage()
         self.topics: dict[bytes, tuple[str, int]] = {}
         self.rules: list[bytes] = []
         self._producer_id = first_producer_id
 
     def happening(self) -> list[Message]:
-        return self.dice.choice(
+        return self.rng.choice(
             (self._topic, self._change, self._change, self._removal, self._config, self._quota, self._scram, self._ids, self._rule, self._token)
         )()
 
     def _topic(self) -> list[Message]:
-        topic_id, name = self.dice.randbytes(16), f"topic-{self.dice.randrange(1000)}"
+        topic_id, name = self.rng.randbytes(16), f"topic-{self.rng.randrange(1000)}"
         if any(name == known for known, _ in self.topics.values()):
             return []
-        count = self.dice.randrange(1, 15)
+        count = self.rng.randrange(1, 15)
         self.topics[topic_id] = (name, count)
         configs = [
             ConfigRecord(resource_type=2, resource_name=name, name=key, value="1")
-            for key in self.dice.sample(("a.b", "retention.ms"), self.dice.randrange(3))
+            for key in self.rng.sample(("a.b", "retention.ms"), self.rng.randrange(3))
         ]
         return [TopicRecord(name=name, topic_id=topic_id), *configs, *(self._partition(topic_id, number) for number in range(count))]
 
@@ -126,38 +126,38 @@ class Life:
     def _change(self) -> list[Message]:
         if not self.topics:
             return []
-        topic_id = self.dice.choice(list(self.topics))
+        topic_id = self.rng.choice(list(self.topics))
         name, count = self.topics[topic_id]
-        if self.dice.randrange(4) == 0:
+        if self.rng.randrange(4) == 0:
             self.topics[topic_id] = (name, count + 1)
             return [self._partition(topic_id, count)]
-        change = PartitionChangeRecord(topic_id=topic_id, partition_id=self.dice.randrange(count), leader=self.dice.choice((-1, 1, 2)), isr=[2, 1])
-        if self.dice.randrange(2):
+        change = PartitionChangeRecord(topic_id=topic_id, partition_id=self.rng.randrange(count), leader=self.rng.choice((-1, 1, 2)), isr=[2, 1])
+        if self.rng.randrange(2):
             change.replicas, change.adding_replicas, change.removing_replicas = [4, 1, 2, 3], [4], [3]
-        if self.dice.randrange(3) == 0:
-            change.leader_recovery_state = self.dice.randrange(2)
+        if self.rng.randrange(3) == 0:
+            change.leader_recovery_state = self.rng.randrange(2)
         return [change]
 
     def _removal(self) -> list[Message]:
-        if not self.topics or self.dice.randrange(2):
+        if not self.topics or self.rng.randrange(2):
             return []
-        topic_id = self.dice.choice(list(self.topics))
+        topic_id = self.rng.choice(list(self.topics))
         del self.topics[topic_id]
         return [RemoveTopicRecord(topic_id=topic_id)]
 
     def _config(self) -> list[Message]:
-        name = self.dice.choice(("", "1", "2"))
-        return [ConfigRecord(resource_type=4, resource_name=name, name="log.cleaner.threads", value=self.dice.choice(("2", "3", None)))]
+        name = self.rng.choice(("", "1", "2"))
+        return [ConfigRecord(resource_type=4, resource_name=name, name="log.cleaner.threads", value=self.rng.choice(("2", "3", None)))]
 
     def _quota(self) -> list[Message]:
-        kinds = self.dice.choice((("user",), ("client-id",), ("client-id", "user"), ("ip",)))
-        entity = [EntityData(entity_type=kind, entity_name="127.0.0.1" if kind == "ip" else self.dice.choice(NAMES)) for kind in kinds]
-        key = "connection_creation_rate" if kinds == ("ip",) else self.dice.choice(KEYS)
-        return [ClientQuotaRecord(entity=entity, key=key, value=float(self.dice.choice((1, 1000, 20_000_000))), remove=self.dice.randrange(3) == 0)]
+        kinds = self.rng.choice((("user",), ("client-id",), ("client-id", "user"), ("ip",)))
+        entity = [EntityData(entity_type=kind, entity_name="127.0.0.1" if kind == "ip" else self.rng.choice(NAMES)) for kind in kinds]
+        key = "connection_creation_rate" if kinds == ("ip",) else self.rng.choice(KEYS)
+        return [ClientQuotaRecord(entity=entity, key=key, value=float(self.rng.choice((1, 1000, 20_000_000))), remove=self.rng.randrange(3) == 0)]
 
     def _scram(self) -> list[Message]:
-        name, mechanism = self.dice.choice(("ann", "bob smith")), self.dice.choice((1, 2))
-        if self.dice.randrange(3) == 0:
+        name, mechanism = self.rng.choice(("ann", "bob smith")), self.rng.choice((1, 2))
+        if self.rng.randrange(3) == 0:
             return [RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)]
         return [UserScramCredentialRecord(name=name, mechanism=mechanism, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096)]
 
@@ -166,25 +166,25 @@ class Life:
         return [ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=self._producer_id)]
 
     def _rule(self) -> list[Message]:
-        if self.rules and self.dice.randrange(3) == 0:
+        if self.rules and self.rng.randrange(3) == 0:
             return [RemoveAccessControlEntryRecord(id=self.rules.pop())]
-        self.rules.append(self.dice.randbytes(16))
+        self.rules.append(self.rng.randbytes(16))
         return [
             AccessControlEntryRecord(
                 id=self.rules[-1],
-                resource_type=self.dice.choice((AclResourceType.TOPIC, AclResourceType.TRANSACTIONAL_ID)),
-                resource_name=self.dice.choice(("a", "b", "*")),
-                pattern_type=self.dice.choice((AclPatternType.LITERAL, AclPatternType.PREFIXED)),
-                principal=f"User:{self.dice.randrange(1000)}",
+                resource_type=self.rng.choice((AclResourceType.TOPIC, AclResourceType.TRANSACTIONAL_ID)),
+                resource_name=self.rng.choice(("a", "b", "*")),
+                pattern_type=self.rng.choice((AclPatternType.LITERAL, AclPatternType.PREFIXED)),
+                principal=f"User:{self.rng.randrange(1000)}",
                 host="*",
-                operation=self.dice.choice((AclOperation.READ, AclOperation.IDEMPOTENT_WRITE)),
+                operation=self.rng.choice((AclOperation.READ, AclOperation.IDEMPOTENT_WRITE)),
                 permission_type=AclPermissionType.ALLOW,
             )
         ]
 
     def _token(self) -> list[Message]:
-        token_id = self.dice.choice(("first", "second"))
-        if self.dice.randrange(3) == 0:
+        token_id = self.rng.choice(("first", "second"))
+        if self.rng.randrange(3) == 0:
             return [RemoveDelegationTokenRecord(token_id=token_id)]
         return [
             DelegationTokenRecord(
@@ -200,7 +200,7 @@ class Life:
 
 
 def said(image: MetadataImage) -> list[str]:
-    """Return all that an image says, without what ZooKeeper does not keep so: ids of rules, producer ids, epochs of partitions."""
+    """Return the complete contents of an image, except what ZooKeeper stores differently: ids of ACLs, producer ids, partition epochs."""
     found = []
     for record in snapshot_records(image):
         match record:
@@ -221,15 +221,15 @@ ACL_FIELDS = ("resource_type", "resource_name", "pattern_type", "principal", "ho
 
 
 def assert_reads_as(znodes: Znodes, image: MetadataImage) -> None:
-    """Of producer ids the znode says which block is given next: who copies it begins behind that one."""
+    """The producer id znode names the last allocated block: a migration continues behind it."""
     found = copied(znodes)
     assert said(found) == said(image)
     assert found.next_producer_id == (None if image.next_producer_id is None else image.next_producer_id + 1000)
 
 
 def copied(znodes: Znodes) -> MetadataImage:
-    image, dice, offset = MetadataImage(), Random(1), 0
-    for records in records_of_znodes(znodes, lambda: dice.randbytes(16)):
+    image, rng, offset = MetadataImage(), Random(1), 0
+    for records in records_of_znodes(znodes, lambda: rng.randbytes(16)):
         for record in records:
             image.replay(record, offset)
             offset += 1
@@ -237,48 +237,48 @@ def copied(znodes: Znodes) -> MetadataImage:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_written_change_by_change_reads_as_what_was_said(seed: int) -> None:
-    life, woods, offset = Life(seed), Woods(), 0
+def test_incremental_writes_read_back_as_the_same_state(seed: int) -> None:
+    history, tree, offset = RandomCluster(seed), WrittenTree(), 0
     for _ in range(60):
         touched = Touched()
-        for record in [record for _ in range(life.dice.randrange(1, 4)) for record in life.happening()]:
-            touched.note(record, life.image)
-            life.image.replay(record, offset)
+        for record in [record for _ in range(history.rng.randrange(1, 4)) for record in history.happening()]:
+            touched.note(record, history.image)
+            history.image.replay(record, offset)
             offset += 1
-        woods.carry_out(operations_of(touched, life.image, EPOCH))
-    assert_reads_as(woods.znodes(), life.image)
+        tree.carry_out(operations_of(touched, history.image, EPOCH))
+    assert_reads_as(tree.znodes(), history.image)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_synchronized_reads_as_what_was_said_and_the_second_time_little_is_left(seed: int) -> None:
-    """From whatever is there. Quotas, credentials, tokens and producer ids are written each time."""
-    other, life, woods = Life(seed), Life(seed + 1000, first_producer_id=500_000), Woods()
+def test_synchronization_reads_back_and_repeats_with_few_writes(seed: int) -> None:
+    """From any initial state. Quotas, credentials, tokens and producer ids are written each time."""
+    other, history, tree = RandomCluster(seed), RandomCluster(seed + 1000, first_producer_id=500_000), WrittenTree()
     for _ in range(60):
-        for each in (other, life):
+        for each in (other, history):
             for record in each.happening()[:1]:
                 if not isinstance(record, TopicRecord | PartitionChangeRecord | PartitionRecord | RemoveTopicRecord):
                     each.image.replay(record, each.image.highest_offset + 1)
-    for each in (other, life):
+    for each in (other, history):
         each.topics.clear()
         for _ in range(5):
             for record in each._topic():
                 each.image.replay(record, each.image.highest_offset + 1)
-    woods.carry_out(sync_operations(woods.znodes(), other.image, EPOCH))
-    assert_reads_as(woods.znodes(), other.image)
-    if other.image.next_producer_id is not None and life.image.next_producer_id is None:
-        life.image.replay(ProducerIdsRecord(next_producer_id=600_000), life.image.highest_offset + 1)
-    woods.carry_out(sync_operations(woods.znodes(), life.image, EPOCH))
-    assert_reads_as(woods.znodes(), life.image)
-    again = {operation.name for operation in sync_operations(woods.znodes(), life.image, EPOCH)}
+    tree.carry_out(sync_operations(tree.znodes(), other.image, EPOCH))
+    assert_reads_as(tree.znodes(), other.image)
+    if other.image.next_producer_id is not None and history.image.next_producer_id is None:
+        history.image.replay(ProducerIdsRecord(next_producer_id=600_000), history.image.highest_offset + 1)
+    tree.carry_out(sync_operations(tree.znodes(), history.image, EPOCH))
+    assert_reads_as(tree.znodes(), history.image)
+    again = {operation.name for operation in sync_operations(tree.znodes(), history.image, EPOCH)}
     assert again <= {"UpdateClientQuota", "UpdateDelegationToken", "UpdateProducerId"}
 
 
 @pytest.mark.parametrize("seed", [1312, 1398, 1737])
-def test_a_topic_that_was_deleted_and_made_anew_is_there_with_its_configuration(seed: int) -> None:
-    """In these histories both sides have a topic of one name, with another id."""
-    test_what_is_synchronized_reads_as_what_was_said_and_the_second_time_little_is_left(seed)
+def test_recreated_topic_is_present_with_its_config(seed: int) -> None:
+    """In these histories both sides have a topic of one name, with different ids."""
+    test_synchronization_reads_back_and_repeats_with_few_writes(seed)
 
 
-def test_registries_of_nothing_make_nothing() -> None:
-    assert sync_operations(Woods().znodes(), MetadataImage(), EPOCH) == []
+def test_empty_registries_create_nothing() -> None:
+    assert sync_operations(WrittenTree().znodes(), MetadataImage(), EPOCH) == []
     assert Registries(dict).quotas.records() == []

@@ -1,8 +1,10 @@
-"""Transactions in a replicated partition without a shell: producers, a coordinator that adds, verifies and ends, and readers of committed data.
+"""Transactions in a replicated partition without a node: producers, a coordinator that adds, verifies and completes,
+and read_committed consumers.
 
-On top of `ReplicationLab`: batches and questions about them are late, leaders die between a marker and its copies, and a reader at some replica asks
-for what is committed. The coordinator is a few lines: it knows which epoch of a producer has a transaction under way, and writes each marker until
-it is on all replicas in sync. With transaction version 1 a producer keeps its epoch until something goes wrong, with 2 every marker has a new one.
+On top of `ReplicationHarness`: batches and verifications are late, leaders crash between a marker and its replication, and
+a consumer at any replica fetches committed records. The coordinator is a few lines: it knows which epoch of a producer
+has an open transaction, and writes each marker until it is on all in-sync replicas. With transaction version 1 a
+producer keeps its epoch until an error, with 2 every marker has a new one.
 """
 
 from collections.abc import Callable
@@ -18,18 +20,18 @@ from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch
-from tests.core.replication_lab import Broker, ReplicationLab
+from tests.core.replication_lab import Broker, ReplicationHarness
 
 PRODUCERS = (11, 12, 13)
 PATIENCE_MS, LATE_MS = 250, 600
 STEPS_TO_END = 1000
 QUIET_STEPS = 80
-"""Whatever is under way arrives, late batches as well, and every replica hears how far the log is replicated."""
+"""All messages in flight arrive, including late batches, and every replica learns the high watermark."""
 
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, and what its coordinator knows of it. `epoch`: of its transactions now, `ends_with`: that of the marker under way."""
+    """One producer, and its coordinator's state. `epoch`: of its current transactions, `ends_with`: that of the marker in flight."""
 
     producer_id: int
     epoch: int = 0
@@ -38,14 +40,14 @@ class Producer:
     is_ending: bool = False
     commits: bool = True
     waits_since_ms: int | None = None
-    """When the batch was sent that is not answered yet."""
+    """When the unanswered batch was sent."""
     marker_is_out: bool = False
     must_bump: bool = False
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a log says of its transactions up to some offset."""
+    """The transactions of a log up to some offset."""
 
     open: dict[int, int] = field(default_factory=dict)
     ended: list[tuple[int, int, int, bool]] = field(default_factory=list)
@@ -67,8 +69,8 @@ def outcome_of(log: list[RecordBatch]) -> Outcome:
     return found
 
 
-class TransactionsLab(ReplicationLab):
-    """`check` sees to it that what readers of committed data were told once stays true for ever."""
+class TransactionsHarness(ReplicationHarness):
+    """`check` verifies that what read_committed consumers received once remains valid for ever."""
 
     def __init__(self, seed: int, *, version: int, state_class: type[ProducerStateManager] = ProducerStateManager, **options: int) -> None:
         self.version = version
@@ -76,8 +78,8 @@ class TransactionsLab(ReplicationLab):
         self.producers = [Producer(each) for each in PRODUCERS]
         self.indexes: dict[int, list[AbortedTransaction]] = {}
         self._is_closing, self._steps_to_end = False, STEPS_TO_END
-        self.told: dict[int, tuple[int, bool]] = {}
-        """Offset of a batch that some reader of committed data has passed -> (its checksum, whether it was to be skipped)."""
+        self.reads: dict[int, tuple[int, bool]] = {}
+        """Offset of a batch that some read_committed consumer has passed -> (its checksum, whether it was skipped)."""
         self.committed = self.aborted = self.unverified = self.fenced = 0
         self._marking: list[tuple[int, int, int, Callable[[ErrorCode], None]]] = []
         self._stable: dict[tuple[int, int], int] = {}
@@ -200,7 +202,7 @@ class TransactionsLab(ReplicationLab):
 
     def _on_marked(self, producer: Producer, marker: EndMarker, error: ErrorCode) -> None:
         if not producer.is_ending or marker.producer_epoch != producer.epoch:
-            return  # of a transaction that is over
+            return  # of a completed transaction
         producer.marker_is_out = False
         if error is not ErrorCode.NONE:
             assert error is not ErrorCode.INVALID_PRODUCER_EPOCH, f"the marker of {producer} was fenced"
@@ -228,9 +230,10 @@ class TransactionsLab(ReplicationLab):
         self._marking = still
 
     def settle_transactions(self) -> None:
-        """End whatever is under way, and see that nothing hangs: readers of committed data get to the end of every log.
+        """Complete all transactions, and check that none hangs: read_committed consumers reach the end of every log.
 
-        A request that the coordinator answered late may add its partition again: what it begins is ended once more.
+        A request that the coordinator answered late may add its partition again: the transaction it begins is completed
+        once more.
         """
         self._is_closing = True
         quiet = 0
@@ -242,10 +245,10 @@ class TransactionsLab(ReplicationLab):
         for broker in self.brokers.values():
             replica = self._replica(broker)
             hanging = outcome_of(broker.log).open
-            assert not hanging, f"broker {broker.number} has transactions that nobody ends: {hanging}"
+            assert not hanging, f"broker {broker.number} has hanging transactions: {hanging}"
             assert replica.last_stable_offset == replica.high_watermark
         first, *others = (self.indexes[number] for number in self.brokers)
-        assert all(each == first for each in others), "replicas name other transactions as aborted"
+        assert all(each == first for each in others), "replicas list different aborted transactions"
 
     # Replicas ------------------------------------------------------------------------------------------------------------------------------
 
@@ -253,11 +256,11 @@ class TransactionsLab(ReplicationLab):
         if aborted is not None:
             self.indexes[broker.number].append(aborted)
 
-    def _copied(self, broker: Broker, batch: RecordBatch) -> None:
+    def _replicated(self, broker: Broker, batch: RecordBatch) -> None:
         self._index(broker, self._replica(broker).apply_copied(batch))
 
     def _state_of(self, broker: Broker) -> ProducerStateManager:
-        """Read the log back."""
+        """Replay the log."""
         state = self._state_class(ProducerStatePolicy(transactions_have_epochs=self.version > 1))
         self.indexes[broker.number] = [aborted for batch in broker.log if (aborted := state.replay(batch)) is not None]
         return state
@@ -268,10 +271,10 @@ class TransactionsLab(ReplicationLab):
         replica.producer_state = state
         state.on_high_watermark(replica.high_watermark)
 
-    # Checking ------------------------------------------------------------------------------------------------------------------------------
+    # Checks --------------------------------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Besides what every log promises: see the names of what is looked at."""
+        """In addition to the guarantees of every log: check the committed reads."""
         super().check()
         for broker in self.brokers.values():
             if broker.is_alive:
@@ -290,7 +293,7 @@ class TransactionsLab(ReplicationLab):
         self._read(broker, stable, outcome)
 
     def _read(self, broker: Broker, stable: int, outcome: Outcome) -> None:
-        """Read some stretch as a consumer does, with the list of aborted transactions that belongs to it."""
+        """Read a range as a consumer does, with its list of aborted transactions."""
         first = self.random.randint(0, stable)
         end = self.random.randint(first, stable)
         named = [each for each in self.indexes[broker.number] if each.last_offset >= first and each.first_offset < end]
@@ -312,5 +315,5 @@ class TransactionsLab(ReplicationLab):
                 for producer_id, start, marker_offset, aborted in outcome.ended
             )
             assert is_skipped == truth, f"broker {broker.number}, offset {batch.base_offset}: skipped {is_skipped}, aborted {truth}"
-            told = self.told.setdefault(batch.base_offset, (batch.crc, is_skipped))
-            assert told == (batch.crc, is_skipped), f"offset {batch.base_offset} was told otherwise before: {told}"
+            stored = self.reads.setdefault(batch.base_offset, (batch.crc, is_skipped))
+            assert stored == (batch.crc, is_skipped), f"offset {batch.base_offset} was different before: {stored}"

@@ -1,4 +1,4 @@
-"""A disk that can be told to refuse everything, in place of one of a broker's log directories."""
+"""A disk that can be made to fail every operation, in place of one of a broker's log directories."""
 
 import errno
 
@@ -11,7 +11,7 @@ class BreakableDisk:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.broken: int | None = None
-        """The errno with which everything is refused."""
+        """The errno with which every operation fails."""
 
     def check(self) -> None:
         if self.broken is not None:

@@ -1,4 +1,4 @@
-"""A controller and brokers in virtual time for tests, and a client that asks them anything in any version."""
+"""A controller and brokers in virtual time for tests, and a client that sends any request in any version."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -44,7 +44,7 @@ def broker_config(broker_id: int, host: str, **settings: str) -> NodeConfig:
 
 
 class Cluster:
-    """One controller and some brokers, each on a host of its own; `client` is the host that asks."""
+    """One controller and some brokers, each on its own host; `client` is the host of the client."""
 
     def __init__(self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]) -> None:
         self.simulation = simulation
@@ -60,7 +60,7 @@ class Cluster:
         simulation.spawn(CONTROLLER_HOST, self.run_node(CONTROLLER_HOST))
 
     async def run_node(self, name: str) -> None:
-        """Be one node until it fails."""
+        """Run one node until it fails."""
         world = self.simulation.world_of(name)
         node: Broker | Controller
         if name == CONTROLLER_HOST:
@@ -84,11 +84,11 @@ class Cluster:
         self.simulation.run_until(lambda: name in self.brokers and self.is_running(name), limit_s=limit_s)
 
     def is_running(self, name: str) -> bool:
-        """Tell whether a broker is unfenced as far as it knows."""
+        """Return whether a broker considers itself unfenced."""
         return self.brokers[name].is_decided
 
     def run(self, work: Callable[["Client"], Awaitable[T]], broker: str = "broker-1", limit_s: float = 120) -> T:
-        """Let a client do something."""
+        """Run a client coroutine."""
 
         async def connected() -> T:
             client = await self.connect(broker)
@@ -107,17 +107,17 @@ class Cluster:
         await connection.connect()
         return Client(connection)
 
-    def noted(self, kind: type[Event], node: str | None = None) -> list[Any]:
+    def emitted(self, kind: type[Event], node: str | None = None) -> list[Any]:
         """Return the events of a kind so far."""
         return [event for where, event in self.events if type(event) is kind and node in (None, where)]
 
     def kill(self, name: str, *, power_loss: bool = False) -> None:
-        """End a node at once."""
+        """Kill a node."""
         self.simulation.kill(name, power_loss=power_loss)
         self.brokers.pop(name, None)
 
     def stop(self, name: str) -> None:
-        """Stop a broker in good order, then let its host rest."""
+        """Stop a broker cleanly, and leave it down."""
         self.simulation.run_until(self.simulation.spawn(name, self.brokers[name].stop()), limit_s=60)
         self.kill(name)
 
@@ -132,13 +132,13 @@ def running_cluster(broker_count: int = 1, *, seed: int = 1, release_name: str =
 
 
 class Client:
-    """Asks one broker."""
+    """Sends requests to one broker."""
 
     def __init__(self, connection: PeerConnection) -> None:
         self.connection = connection
 
     async def ask(self, body: Message, version: int | None = None) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         return await self.connection.request(body, api_version=version)
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
@@ -154,7 +154,7 @@ class Client:
     async def produce(
         self, records: bytes | None, topic: str = "t", partition: int = 0, *, acks: int = -1, version: int = 11, transactional_id: str | None = None
     ) -> PartitionProduceResponse:
-        """Produce one batch and return the answer of its partition."""
+        """Produce one batch and return the response of its partition."""
         data = PartitionProduceData(index=partition, records=records)
         request = ProduceRequest(
             transactional_id=transactional_id, acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
@@ -175,7 +175,7 @@ class Client:
         max_bytes: int = 1 << 20,
         **changes: Any,
     ) -> PartitionData:
-        """Fetch from partition 0 and return its answer."""
+        """Fetch from partition 0 and return its response."""
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
         for name, value in changes.items():
             setattr(partition, name, value)
@@ -187,7 +187,7 @@ class Client:
         return answer.responses[0].partitions[0]
 
     async def producer_id(self, version: int = 4, **changes: Any) -> InitProducerIdResponse:
-        """Ask for a producer id."""
+        """Request a producer id."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         for name, value in changes.items():
             setattr(request, name, value)
@@ -196,17 +196,17 @@ class Client:
         return answer
 
     async def fresh_producer_id(self) -> int:
-        """Ask until there is one."""
+        """Request a producer id until there is one."""
         while (answer := await self.producer_id()).error_code:
             await asyncio.sleep(0.05)
         return answer.producer_id
 
 
 def batch(count: int = 1, *, timestamp: int = NOW, value: bytes = b"value", **options: Any) -> bytes:
-    """Build a batch as a client does; timestamps count up by one millisecond."""
+    """Build a batch as a client does; timestamps increase by one millisecond."""
     return build_batch([Record(timestamp=timestamp + index, key=b"key-%d" % index, value=value) for index in range(count)], **options)
 
 
 def view(data: bytes) -> RecordBatch:
-    """Return the batch in some bytes."""
+    """Return the first batch in some bytes."""
     return RecordBatch(data)

@@ -1,4 +1,4 @@
-"""Logs for the tests of compaction: stories of producers, transactions and tombstones, told by a seed, and what a reader makes of such a log."""
+"""Logs for the compaction tests: seeded workloads of producers, transactions and tombstones, and what a reader makes of such a log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ Looked = TypeVar("Looked")
 
 
 class Unhurried:
-    """A pace that lets everybody go on at once."""
+    """A pace without delays."""
 
     def __init__(self, each_step: Callable[[], None] = lambda: None) -> None:
         self._each_step = each_step
@@ -45,8 +45,8 @@ class Unhurried:
 
 
 @dataclass
-class Told:
-    """What a reader of committed data and a broker make of a log."""
+class Observed:
+    """What a read_committed consumer and a broker make of a log."""
 
     values: dict[bytes, bytes] = field(default_factory=dict)
     offsets: dict[bytes, int] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Told:
     end_offset: int = 0
 
 
-def told(log: PartitionLog) -> Told:
+def told(log: PartitionLog) -> Observed:
     """Read a whole log as a consumer and a broker do."""
-    answer, state = Told(end_offset=log.log_end_offset), new_state()
+    answer, state = Observed(end_offset=log.log_end_offset), new_state()
     pending: dict[int, list[Record]] = {}
 
     def take(records: list[Record]) -> None:
@@ -87,7 +87,7 @@ def told(log: PartitionLog) -> Told:
     take(ready)
     answer.offsets = {key: offset for key, offset in answer.offsets.items() if key in answer.values}
     for producer_id, entry in sorted(state.entries.items()):
-        if entry.retained:  # of one that left nothing but a marker the epoch goes with it, in Apache Kafka as well
+        if entry.retained:  # if only a marker is left of a producer its epoch is removed with it, in Apache Kafka as well
             answer.producers[producer_id] = (entry.producer_epoch, entry.last_sequence, entry.retained[-1].last_offset)
     state.on_high_watermark(log.log_end_offset)
     answer.unstable = state.first_unstable_offset
@@ -99,7 +99,7 @@ def new_state() -> ProducerStateManager:
 
 
 class KeyedLog:
-    """A log with its producers, written by a story and opened again after a crash."""
+    """A log with its producers, written by a workload and opened again after a crash."""
 
     def __init__(self, world: World, recovery_point: int | None, segments: SegmentSettings = SEGMENTS) -> None:
         self.world = world
@@ -156,7 +156,9 @@ class KeyedLog:
         self.add(build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True))
 
     def story(self, draw: Random, steps: int) -> None:
-        """Plain writers, idempotent ones (1, 2), one that writes once (3), and transactions of 10 to 12 that overlap; 12 only ever aborts."""
+        """Non-idempotent writes, idempotent producers (1, 2), one that writes once (3), and overlapping transactions of
+        10 to 12; 12 always aborts.
+        """
         is_open: dict[int, int] = {}
         self.data(draw, 3)
         for step in range(steps):
@@ -176,7 +178,7 @@ class KeyedLog:
                 self.marker(13, commits=draw.random() < 0.5)
 
     async def settle(self) -> None:
-        """Make all of it durable."""
+        """Flush everything."""
         self.state.on_high_watermark(self.log.log_end_offset)
         await self.snapshots.flush()
         await self.log.store_epochs()

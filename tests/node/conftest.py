@@ -1,4 +1,4 @@
-"""Worlds and batches for the tests of this room."""
+"""Worlds and batches for the node tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,18 +14,18 @@ MakeWorld = Callable[[], "WatchedWorld"]
 
 
 class WatchedWorld(RealWorld):
-    """A real world whose events can be looked at."""
+    """A real world that keeps its events."""
 
-    noted: list[Event]
+    emitted: list[Event]
 
     def note(self, event: Event) -> None:
-        """Keep the event, then note it as usual."""
-        self.__dict__.setdefault("noted", []).append(event)
+        """Keep the event, then emit it."""
+        self.__dict__.setdefault("emitted", []).append(event)
         super().note(event)
 
-    def noted_of(self, kind: type[Event]) -> list[Event]:
+    def emitted_of(self, kind: type[Event]) -> list[Event]:
         """Return the events of a kind."""
-        return [event for event in self.__dict__.get("noted", []) if type(event) is kind]
+        return [event for event in self.__dict__.get("emitted", []) if type(event) is kind]
 
 
 @pytest.fixture
@@ -48,6 +48,6 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
 
 
 def data_batch(count: int = 1, *, value: bytes = b"value", timestamp: int = 1_700_000_000_000, first: int = 0, **options: int) -> RecordBatch:
-    """Build a batch as a client does, base offset 0; timestamps count up by one millisecond."""
+    """Build a batch as a client does, base offset 0; timestamps increase by one millisecond."""
     records = [Record(timestamp=timestamp + index, key=f"key-{first + index:06d}".encode(), value=value) for index in range(count)]
     return RecordBatch(build_batch(records, **options))

@@ -1,4 +1,4 @@
-"""A controller for tests: its properties, and a client that asks it what brokers ask."""
+"""A controller for tests: its properties, and a client that sends the requests of brokers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +21,7 @@ from protocol.uuids import METADATA_TOPIC_ID
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 CONTROLLER_ID = 101
 FIRST_BROKER_EPOCH = 6
-"""In a fresh 3.9 log: LeaderChange 0, bootstrap records 1 to 4, the controller's own registration 5, then the first broker's."""
+"""In a new 3.9 log: LeaderChange 0, bootstrap records 1 to 4, the controller's own registration 5, then the first broker's."""
 Work = Callable[["BrokerStandIn"], Any]
 
 
@@ -31,7 +31,7 @@ def parts(**replaced: Any) -> Any:
 
 
 def controller_config(host: str = "127.0.0.1", port: int = 0, **settings: str) -> NodeConfig:
-    """The configuration of a lone controller; underscores in keywords stand for dots."""
+    """The configuration of a single controller; underscores in keywords stand for dots."""
     return NodeConfig.parse(
         {
             "process.roles": "controller",
@@ -47,7 +47,7 @@ def controller_config(host: str = "127.0.0.1", port: int = 0, **settings: str) -
 
 
 class BrokerStandIn:
-    """Asks a controller what a broker asks, one request at a time."""
+    """Sends a broker's requests to a controller, one at a time."""
 
     def __init__(self, connection: PeerConnection, broker_id: int = 1) -> None:
         self.connection = connection
@@ -104,7 +104,7 @@ class BrokerStandIn:
 
 
 def metadata_partition(answer: FetchResponse) -> PartitionData:
-    """The one partition of an answer."""
+    """The only partition of a response."""
     assert answer.error_code == 0
     return answer.responses[0].partitions[0]
 
@@ -121,7 +121,7 @@ async def connected(address: Any, broker_id: int = 1, **own_versions: Any) -> As
 
 
 async def settled(controller: Controller) -> None:
-    """Wait until a controller is active and registered, and everything that it wrote by itself is committed."""
+    """Wait until a controller is active and registered, and all records that it wrote by itself are committed."""
     async with asyncio.timeout(5):
         while not (controller.is_active and controller.registration.is_registered and controller.raft.is_settled):
             await asyncio.sleep(0.001)

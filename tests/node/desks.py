@@ -1,4 +1,4 @@
-"""A node that takes batches and gives slices of a file, on any event loop: what the paths of bytes through a connection are tested with."""
+"""A node that accepts batches and serves slices of a file, on any event loop: a harness for the byte paths of a connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,8 +33,8 @@ PROPERTIES = {
 
 
 @dataclass
-class Desk:
-    """Each API does what its function here says. Produce remembers its records, copied, and has an answer of no meaning."""
+class StubNode:
+    """Each API does what its function here defines. Produce stores a copy of its records, and returns an arbitrary response."""
 
     on_produce: Callable[[Call], Answer | Deferred] | None = None
     on_fetch: Callable[[Call], Answer | Deferred] | None = None
@@ -53,24 +53,24 @@ class Desk:
         return self.on_fetch(call)
 
 
-HANDLERS: list[Handler[Desk]] = [Handler(key=key, handle=lambda desk, call: desk.serve(call)) for key in RELEASED]
+HANDLERS: list[Handler[StubNode]] = [Handler(key=key, handle=lambda stub_node, call: stub_node.serve(call)) for key in RELEASED]
 
 
 @dataclass
 class Server:
     """A listening node."""
 
-    desk: Desk
+    stub_node: StubNode
     listeners: Listeners
     world: WatchedWorld
 
     async def connect(self, kept_bytes: int = 1 << 24) -> "Client":
-        """Open a connection; the client reads on until it keeps about so much that nobody took."""
+        """Open a connection; the client keeps reading until about this many bytes are unconsumed."""
         return Client(*await asyncio.open_connection("127.0.0.1", self.listeners.bound["PLAINTEXT"].port, limit=kept_bytes))
 
     def why_closed(self) -> list[str]:
         """Return why connections were closed so far."""
-        return [event.reason for event in self.world.noted_of(ConnectionClosed) if isinstance(event, ConnectionClosed)]
+        return [event.reason for event in self.world.emitted_of(ConnectionClosed) if isinstance(event, ConnectionClosed)]
 
     async def closed_because(self) -> str:
         """Wait for the first connection to be gone and return why."""
@@ -92,7 +92,7 @@ class Client:
         self.writer.write(b"".join(frames))
 
     async def answer(self, timeout_s: float = 5) -> bytes:
-        """Read one answer without its size."""
+        """Read one response without its size."""
         async with asyncio.timeout(timeout_s):
             return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4)))
 
@@ -105,13 +105,13 @@ class Client:
                 return b""
 
 
-def play(loop: str, world: WatchedWorld, work: Callable[[Server], Awaitable[T]], desk: Desk | None = None, **changed: str) -> T:
-    """Let a test work with a server on a kind of event loop."""
+def play(loop: str, world: WatchedWorld, work: Callable[[Server], Awaitable[T]], stub_node: StubNode | None = None, **changed: str) -> T:
+    """Run a test with a server on a kind of event loop."""
 
     async def main() -> T:
         mistakes: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
-        served = Desk() if desk is None else desk
+        served = StubNode() if stub_node is None else stub_node
         config = NodeConfig.parse({**PROPERTIES, **changed})
         shell = NodeShell(world, config, lambda: listeners.abort())
         listeners = Listeners(shell)
@@ -129,7 +129,7 @@ def play(loop: str, world: WatchedWorld, work: Callable[[Server], Awaitable[T]],
 
 
 def records_of(call: Call) -> memoryview:
-    """Return the records of a Produce request of one batch, where they lie."""
+    """Return a view of the records in a Produce request of one batch."""
     assert isinstance(call.body, ProduceRequest)
     records = call.body.topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)

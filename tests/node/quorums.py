@@ -1,4 +1,4 @@
-"""Three controllers over real sockets and real files, for tests that end them, look into their directories, and start them again."""
+"""Three controllers over real sockets and real files, for tests that stop them, inspect their directories, and restart them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ from tests.node.conftest import WatchedWorld
 from tests.node.controllers import CLUSTER_ID, BrokerStandIn, connected, parts
 
 IDS = (101, 102, 103)
-QUICK = {  # a Fetch may wait for 500 ms, so nothing that waits for its answer may be shorter
+QUICK = {  # a Fetch may wait for 500 ms, so the timeouts that wait for its response must be longer
     "controller.quorum.election.timeout.ms": "200",
     "controller.quorum.fetch.timeout.ms": "800",
     "controller.quorum.election.backoff.max.ms": "100",
@@ -25,7 +25,7 @@ QUICK = {  # a Fetch may wait for 500 ms, so nothing that waits for its answer m
 
 
 class Quorum:
-    """The controllers that run, by id, and the world of each one's latest incarnation."""
+    """The running controllers, by id, and the world of each one's latest incarnation."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self.directory = directory
@@ -52,11 +52,11 @@ class Quorum:
 
     @property
     def voters(self) -> str:
-        """What controller.quorum.voters says."""
+        """The value of controller.quorum.voters."""
         return ",".join(f"{node_id}@127.0.0.1:{self.port(node_id)}" for node_id in IDS)
 
     def port(self, node_id: int) -> int:
-        """Where a controller listens."""
+        """The port of a controller."""
         return self.first_port + node_id - IDS[0]
 
     def data(self, node_id: int) -> Path:
@@ -64,11 +64,11 @@ class Quorum:
         return self.directory / str(node_id)
 
     def log_directory(self, node_id: int) -> Path:
-        """Where its metadata log is."""
+        """The directory of its metadata log."""
         return self.data(node_id) / "__cluster_metadata-0"
 
     async def start(self, *node_ids: int) -> None:
-        """Start controllers; they may be of an earlier incarnation's directory."""
+        """Start controllers; their directories may be of an earlier incarnation."""
         for node_id in node_ids or IDS:
             self._incarnations[node_id] += 1
             world = real_world(
@@ -87,7 +87,7 @@ class Quorum:
             self.running[node_id] = controller
 
     async def leader(self) -> Controller:
-        """Return the active controller, as soon as there is one and it answers."""
+        """Return the active controller, once there is one and it responds."""
         await self.until(lambda: self.active is not None)
         active = self.active
         assert active is not None
@@ -104,18 +104,18 @@ class Quorum:
         return [controller for controller in self.running.values() if controller is not self.active]
 
     def abort(self, node_id: int) -> None:
-        """End a controller as a process that is killed."""
+        """Kill a controller."""
         self.running.pop(node_id).abort()
         self.worlds[node_id].close()
 
     async def stop(self, node_id: int) -> None:
-        """Stop a controller in good order."""
+        """Stop a controller cleanly."""
         await self.running.pop(node_id).stop()
         self.worlds[node_id].close()
 
-    def noted(self, node_id: int, kind: type[Event]) -> list[Event]:
+    def emitted(self, node_id: int, kind: type[Event]) -> list[Event]:
         """Return the events of the latest incarnation of a controller."""
-        return self.worlds[node_id].noted_of(kind)
+        return self.worlds[node_id].emitted_of(kind)
 
     @asynccontextmanager
     async def broker(self, broker_id: int = 1, incarnation: int = 1) -> AsyncIterator[BrokerStandIn]:
@@ -130,10 +130,10 @@ class Quorum:
                 assert answer.error_code == ErrorCode.NOT_CONTROLLER, answer
 
     async def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
-        """Wait until something is so."""
+        """Wait until a condition holds."""
         async with asyncio.timeout(seconds):
             while not holds():
-                assert all(not controller.shell.is_dead for controller in self.running.values()), "a controller died"
+                assert all(not controller.shell.is_dead for controller in self.running.values()), "a controller failed"
                 await asyncio.sleep(0.01)
 
 

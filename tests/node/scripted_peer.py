@@ -1,4 +1,4 @@
-"""A peer on loopback that answers as a test says: a double for the far end of an outbound connection."""
+"""A peer on loopback with scripted responses: a test double for the far end of an outbound connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ from protocol.schema import Message
 
 
 class Silence(Enum):
-    """What a peer may do instead of answering."""
+    """Alternatives to a response."""
 
     SAY_NOTHING = "say nothing"
     CLOSE = "close"
@@ -25,7 +25,7 @@ Answering = Callable[[RequestHead, Message], Message | bytes | Silence]
 
 
 class ScriptedPeer:
-    """Answers ApiVersions with `offers`, everything else as `answer` says. `heads` are the requests that came, ApiVersions left out."""
+    """Answers ApiVersions with `offers`, everything else by `answer`. `heads` are the received requests except ApiVersions."""
 
     def __init__(self, answer: Answering, offers: dict[ApiKey, tuple[int, int]], api_versions_known: int = 4) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Nobody waits for what nobody asks for any more, whichever came first; and a refusal that fails costs its request only."""
+"""Abandoned responses: work stops when its client is gone, in either order; and a failing error response affects only its request."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,15 +13,15 @@ from protocol.messages.k19_create_topics import CreateTopicsResponse
 from protocol.messages.k58_envelope import EnvelopeResponse
 
 
-@pytest.mark.parametrize("goes_first", [True, False])
-def test_who_goes_away_before_an_answer_is_begun_abandons_it_too(goes_first: bool) -> None:
-    """The client of a request that is looked at in slices may be gone when its answer is begun to be waited for."""
+@pytest.mark.parametrize("is_first", [True, False])
+def test_disconnect_before_the_response_is_created_abandons_it_too(is_first: bool) -> None:
+    """The client of a request that is processed in slices may disconnect before its response is awaited."""
     inner, later, left = Deferred(), Deferred(), []
     inner.when_abandoned(lambda: left.append(True))
-    if goes_first:
+    if is_first:
         later.abandon()
     completed_by(inner, later)
-    if not goes_first:
+    if not is_first:
         later.abandon()
     assert inner.is_abandoned
     assert left == [True]
@@ -29,7 +29,7 @@ def test_who_goes_away_before_an_answer_is_begun_abandons_it_too(goes_first: boo
     assert later.answer is None
 
 
-def test_who_has_an_answer_abandons_nothing() -> None:
+def test_completed_response_is_not_abandoned() -> None:
     """What has been answered is over."""
     left: list[bool] = []
     answered = Deferred()
@@ -39,15 +39,15 @@ def test_who_has_an_answer_abandons_nothing() -> None:
     assert not left
 
 
-def test_an_envelope_whose_refusal_fails_is_answered() -> None:
+def test_envelope_whose_error_response_fails_is_answered() -> None:
     """The broker gets an error, and does not send the request again."""
 
     def refuse(call: Call, error: ErrorCode) -> Answer:
         raise ValueError("a body that cannot be refused")
 
     handler: Handler[Any] = Handler(key=ApiKey.CREATE_TOPICS, handle=lambda node, call: Deferred(), refuse=refuse)
-    noted: list[Any] = []
-    connection = SimpleNamespace(number=1, note=noted.append)
+    emitted: list[Any] = []
+    connection = SimpleNamespace(number=1, note=emitted.append)
     call: Any = SimpleNamespace(connection=connection, api_key=int(ApiKey.CREATE_TOPICS), api_version=7, correlation_id=1)
     assert _wrapped(handler, call, Failed("the handler failed")) == EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert [event.reason for event in noted] == ["the handler failed"]
+    assert [event.reason for event in emitted] == ["the handler failed"]

@@ -1,4 +1,5 @@
-"""Brokers of KIP-758's second phase announce their window in answers to Produce, and producers of both kinds live with brokers of all kinds.
+"""Brokers of KIP-758's second phase announce their window in Produce responses, and both kinds of producers work with
+all kinds of brokers.
 
 Source: KIP-758 (never adopted).
 """
@@ -29,7 +30,7 @@ RECORDS = 200
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "default.replication.factor": "3"}
 
 
-def test_only_a_broker_that_is_told_so_announces_its_window() -> None:
+def test_only_a_configured_broker_announces_its_window() -> None:
     for kind, window in {"latest-batch-announced": 500, "latest-batch": None, "five-batches": None}.items():
         with running_cluster(kraftsim_producer_state=kind, max_in_flight_sequence_number_per_connection="500") as cluster:
 
@@ -42,15 +43,17 @@ def test_only_a_broker_that_is_told_so_announces_its_window() -> None:
             cluster.run(work)
 
 
-def test_each_carrier_puts_the_window_into_its_own_answer(figures) -> None:
-    """758-15, 758-21: requests stay in Kafka's versions; a broker that announces its window before Produce offers a version of Produce of its own."""
+def test_each_carrier_adds_the_window_to_its_own_response(figures) -> None:
+    """758-15, 758-21: requests keep Kafka's versions; a broker that announces its window before Produce offers a
+    Produce version of its own.
+    """
     for carrier, last, windows in (
         ("produce", 11, (None, None, 500)),
         ("api-versions", PRODUCE_VERSION, (500, None, None)),
         ("init-producer-id", PRODUCE_VERSION, (None, 500, None)),
     ):
-        told = {"kraftsim_producer_state": "latest-batch-announced", "max_in_flight_sequence_number_per_connection": "500"}
-        with running_cluster(**told, kraftsim_window_carrier=carrier) as cluster:
+        config = {"kraftsim_producer_state": "latest-batch-announced", "max_in_flight_sequence_number_per_connection": "500"}
+        with running_cluster(**config, kraftsim_window_carrier=carrier) as cluster:
 
             async def work(client: Client, last: int = last, windows: tuple[int | None, ...] = windows, carrier: str = carrier) -> None:
                 await client.create_topic("t")
@@ -67,13 +70,15 @@ def test_each_carrier_puts_the_window_into_its_own_answer(figures) -> None:
                 assert produce.max_version == last
                 figures(**{f"offered_{carrier}": produce.max_version})
                 old = await client.ask(asked, 1)
-                assert old.error_code == 0, "a version without tagged fields is answered as ever"
+                assert old.error_code == 0, "a version without tagged fields is answered as before"
 
             cluster.run(work)
 
 
 def under_way_before_the_first_answer(node_settings: dict[str, dict[str, str]], brokers: int = 1) -> int:
-    """Let a producer of the second phase write 40 batches to a partition of broker 1; return how many requests leave before an answer comes."""
+    """Let a producer of the second phase write 40 batches to a partition of broker 1; return how many requests it sends
+    before a response.
+    """
     with Simulation(4) as simulation:
         settings = {**SETTINGS, "default.replication.factor": "1", "kraftsim.producer.state": "latest-batch-announced"}
         cluster = SimulatedCluster(ClusterSpec(brokers=brokers, settings=settings, node_settings=node_settings, seed=4), simulation)
@@ -112,16 +117,18 @@ def under_way_before_the_first_answer(node_settings: dict[str, dict[str, str]], 
 
 
 @pytest.mark.parametrize(("carrier", "most"), [("produce", 5), ("api-versions", 40), ("init-producer-id", 40)])
-def test_a_window_announced_at_the_start_is_known_before_the_first_request(carrier: str, most: int, figures) -> None:
-    """758-15: with the answers to Produce five requests leave first, and more when one is answered."""
+def test_window_announced_at_the_start_is_known_before_the_first_request(carrier: str, most: int, figures) -> None:
+    """758-15: if Produce responses announce it, five requests are sent first, and more once one is answered."""
     found = under_way_before_the_first_answer({"broker-1": {"kraftsim.window.carrier": carrier}})
     assert found == most
     figures(**{f"before_the_first_answer_{carrier}": found})
 
 
 @pytest.mark.parametrize(("carrier", "most"), [("api-versions", 10), ("init-producer-id", 40)])
-def test_a_window_of_init_producer_id_is_that_of_the_broker_that_gave_the_id(carrier: str, most: int, figures) -> None:
-    """758-15: brokers 1 and 2 have windows of 10 and 1,000; 2 gives the id, 1 leads. The value that goes with the id fits one of them only."""
+def test_init_producer_id_announces_the_window_of_the_broker_that_answers(carrier: str, most: int, figures) -> None:
+    """758-15: brokers 1 and 2 have windows of 10 and 1,000; 2 allocates the id, 1 leads. The value announced with the
+    id is right for one of them only.
+    """
     window, common = "max.in.flight.sequence.number.per.connection", {"kraftsim.window.carrier": carrier}
     leader, giver = 10, 1000
     found = under_way_before_the_first_answer({"broker-1": {window: str(leader), **common}, "broker-2": {window: str(giver), **common}}, 2)
@@ -129,14 +136,14 @@ def test_a_window_of_init_producer_id_is_that_of_the_broker_that_gave_the_id(car
     figures(**{f"sent_to_the_leader_{carrier}": found}, window_of_the_leader=leader, window_of_the_giver=giver)
 
 
-def test_a_leader_without_a_window_is_sent_five_whatever_the_id_was_announced_with() -> None:
-    """758-21, 758-22: its offer ends with Kafka's version of Produce, so the window of another broker is not for it."""
+def test_leader_without_a_window_is_sent_five_whatever_the_id_announced() -> None:
+    """758-21, 758-22: its supported versions end with Kafka's Produce version, so the window of another broker does not apply."""
     kinds = {"broker-1": {"kraftsim.producer.state": "five-batches"}, "broker-2": {"kraftsim.window.carrier": "init-producer-id"}}
     assert under_way_before_the_first_answer(kinds, 2) == 5
 
 
 def keys_after_the_leader_died(rules: type[IdempotentProducer], kinds: Sequence[str]) -> list[str]:
-    """Kill the leader of a partition while many records are under way; return what is in its log in the end."""
+    """Kill the leader of a partition while many records are in flight; return the final contents of its log."""
     node_settings = {f"broker-{number}": {"kraftsim.producer.state": kind} for number, kind in enumerate(kinds, 1)}
     with Simulation(3) as simulation:
         spec = ClusterSpec(brokers=3, settings=SETTINGS, node_settings=node_settings, seed=3)
@@ -177,8 +184,8 @@ def keys_after_the_leader_died(rules: type[IdempotentProducer], kinds: Sequence[
         ("latest-batch", "five-batches", "latest-batch-announced"),
     ],
 )
-def test_leadership_moves_between_kinds_and_every_record_is_there(rules: type[IdempotentProducer], kinds: Sequence[str], figures) -> None:
-    """Its leader is killed while many are under way. From a window to five batches some may be doubled; none is lost."""
+def test_leadership_moves_between_kinds_without_losing_records(rules: type[IdempotentProducer], kinds: Sequence[str], figures) -> None:
+    """The leader is killed while many batches are in flight. From a window to five batches some may be duplicated; none is lost."""
     keys = keys_after_the_leader_died(rules, kinds)
     assert set(keys) == {str(number) for number in range(RECORDS)}
     if rules is IdempotentProducer or "five-batches" not in kinds:

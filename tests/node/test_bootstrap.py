@@ -1,4 +1,4 @@
-"""What a cluster begins with, and where its metadata log is: bootstrap.checkpoint and metadata.log.dir."""
+"""The initial contents and the location of the metadata log: bootstrap.checkpoint and metadata.log.dir."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def checkpoint(*records: Message) -> bytes:
 
 
 def first_records(log: bytes) -> list[str]:
-    """The kinds of the records that stand before any registration."""
+    """The kinds of the records before any registration."""
     kinds = [type(parse_record(record.value)).__name__ for batch in split_batches(log) if not batch.is_control for record in batch.records()]
     return kinds[: kinds.index("RegisterControllerRecord")] if "RegisterControllerRecord" in kinds else kinds
 
@@ -53,7 +53,9 @@ def first_records(log: bytes) -> list[str]:
         ([OTHER_CONFIG, level(4)], ["ConfigRecord", "FeatureLevelRecord"]),
     ],
 )
-async def test_an_empty_log_begins_with_what_the_file_says(make_world: MakeWorld, tmp_path: Path, given: Sequence[Message], kinds: list[str]) -> None:
+async def test_empty_log_begins_with_the_contents_of_bootstrap_checkpoint(
+    make_world: MakeWorld, tmp_path: Path, given: Sequence[Message], kinds: list[str]
+) -> None:
     """In the file's order, at its level of metadata.version, and only once (KIP-778, KIP-900)."""
     data = tmp_path / "data"
     data.mkdir()
@@ -80,8 +82,8 @@ async def test_an_empty_log_begins_with_what_the_file_says(make_world: MakeWorld
         (checkpoint(level(21), level(2, "transaction.version")), r"transaction.version at level 2 is not supported by 3.9 \(0 to 0\)"),
     ],
 )
-async def test_a_file_that_cannot_be_used_is_refused_in_one_line(make_world: MakeWorld, tmp_path: Path, content: bytes, complaint: str) -> None:
-    """At every start, also where the log says all that is needed: as Apache Kafka, which reads it first."""
+async def test_invalid_bootstrap_checkpoint_is_rejected_in_one_line(make_world: MakeWorld, tmp_path: Path, content: bytes, complaint: str) -> None:
+    """At every start, even if the log is complete: like Apache Kafka, which reads the file first."""
     async with running_controller(make_world()):
         pass
     (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(content)
@@ -90,8 +92,8 @@ async def test_a_file_that_cannot_be_used_is_refused_in_one_line(make_world: Mak
     assert "\n" not in str(refused.value)
 
 
-async def test_an_old_level_in_the_file_ends_a_controller_of_today_whose_log_is_empty(make_world: MakeWorld, tmp_path: Path) -> None:
-    """The file stays as it was when levels are raised: since 4.0.1 it matters only where a log must begin with it (KAFKA-19192)."""
+async def test_unsupported_level_in_the_file_is_fatal_only_with_an_empty_log(make_world: MakeWorld, tmp_path: Path) -> None:
+    """The file is not updated when levels are upgraded: since 4.0.1 it matters only if a log must begin with it (KAFKA-19192)."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(checkpoint(level(4)))
     controller = Controller(make_world(), controller_config(kraftsim_release="4.0"), Parts.for_release(release("4.0")))
@@ -101,8 +103,8 @@ async def test_an_old_level_in_the_file_ends_a_controller_of_today_whose_log_is_
     assert "bootstrap.checkpoint: metadata.version at level 4 is not supported by 4.0 (7 to 25)" in str(trouble)
 
 
-async def test_the_metadata_log_may_have_a_directory_of_its_own(make_world: MakeWorld, tmp_path: Path) -> None:
-    """metadata.log.dir: log, quorum-state and bootstrap.checkpoint are there, and an id that is another than the data directory's."""
+async def test_metadata_log_may_have_its_own_directory(make_world: MakeWorld, tmp_path: Path) -> None:
+    """metadata.log.dir contains log, quorum-state and bootstrap.checkpoint, and has a directory id other than the data directory's."""
     data, metadata = tmp_path / "data", tmp_path / "metadata"
     metadata.mkdir()
     (metadata / "bootstrap.checkpoint").write_bytes(checkpoint(level(20)))
@@ -116,8 +118,8 @@ async def test_the_metadata_log_may_have_a_directory_of_its_own(make_world: Make
     assert [each.node_id for each in found] == [101, 101] and found[0].directory_id != found[1].directory_id == own
 
 
-async def test_a_metadata_log_is_not_left_behind(make_world: MakeWorld, tmp_path: Path) -> None:
-    """Kafka does not start where metadata.log.dir says one thing and a data directory another; nor in the directory of another node."""
+async def test_metadata_log_in_another_directory_prevents_the_start(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Kafka does not start if metadata.log.dir and a data directory disagree, nor in the directory of another node."""
     async with running_controller(make_world()):
         pass
     with pytest.raises(ConfigError, match=r"holds a metadata log, and metadata.log.dir says .*/metadata"):
@@ -130,7 +132,7 @@ async def test_a_metadata_log_is_not_left_behind(make_world: MakeWorld, tmp_path
         await Controller(make_world(), controller_config(metadata_log_dir=str(tmp_path / "metadata")), parts()).start()
 
 
-def test_a_broker_keeps_its_copy_there_as_well_and_registers_its_data_directory() -> None:
+def test_broker_uses_the_metadata_directory_and_registers_the_data_directory() -> None:
     """In simulation it is a part of the one disk."""
     with running_cluster(metadata_log_dir="/metadata") as cluster:
         names = cluster.simulation.hosts["broker-1"].platter.names
@@ -141,8 +143,8 @@ def test_a_broker_keeps_its_copy_there_as_well_and_registers_its_data_directory(
         assert registered.directories == (parse_meta_properties(bytes(names["meta.properties"].cache)).directory_id,)
 
 
-def test_the_simulated_directory_is_no_more_than_a_part_of_the_disk() -> None:
-    """Nothing can be reached from it but what is in it."""
+def test_simulated_directory_is_a_subtree_of_the_disk() -> None:
+    """Only its contents can be reached through it."""
     with Simulation(1) as simulation:
         world: World = simulation.world_of(simulation.add_host("one"))
         with pytest.raises(ValueError, match="is not a path inside"):

@@ -1,4 +1,5 @@
-"""A broker compacts its logs beside its work: the dirtiest first, no further than what is stable, and its followers do the same by themselves.
+"""A broker compacts its logs in the background: the dirtiest first, up to the last stable offset, and its followers do
+so independently.
 
 Source: kafka.log.LogCleaner, KIP-354; settings as in the topic and broker configurations of Apache Kafka.
 """
@@ -43,8 +44,8 @@ def left(cluster: Cluster, directory: str, broker: str = "broker-1") -> list[tup
     return [(batch.base_offset, [record.key for record in batch.records()]) for batch in batches]
 
 
-def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
-    """The active segment apart; the checkpoint says up to where it is clean, and a consumer reads the log across its gaps."""
+def test_compacted_topic_keeps_the_last_record_of_each_key() -> None:
+    """Except in the active segment; the checkpoint names the first dirty offset, and a consumer reads the log across its gaps."""
     with running_cluster(**FAST) as cluster:
 
         async def create(client: Client) -> bytes:
@@ -53,7 +54,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
         cluster.run(create)
         cluster.run(writing("t", range(40)))
         cluster.simulation.run_for(5)
-        cleaned = cluster.noted(LogCleaned)
+        cleaned = cluster.emitted(LogCleaned)
         assert cleaned and cleaned[-1].topic == "t" and cleaned[-1].kept_records < cleaned[-1].read_records
         batches = left(cluster, "t-0")
         clean_until = cleaned[-1].next_dirty_offset
@@ -84,8 +85,8 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
         ({}, {"segment_bytes": "1000000"}),
     ],
 )
-def test_what_is_not_to_be_cleaned_is_left_alone(settings: dict[str, str], configs: dict[str, str]) -> None:
-    """No cleaner, not dirty enough, too young, not compacted, or still in the active segment."""
+def test_ineligible_log_is_not_cleaned(settings: dict[str, str], configs: dict[str, str]) -> None:
+    """No cleaner, not dirty enough, too young, not compacted, or only the active segment."""
     with running_cluster(**{**FAST, **settings}) as cluster:
 
         async def create(client: Client) -> bytes:
@@ -94,11 +95,11 @@ def test_what_is_not_to_be_cleaned_is_left_alone(settings: dict[str, str], confi
         cluster.run(create)
         cluster.run(writing("t", range(40)))
         cluster.simulation.run_for(10)
-        assert not cluster.noted(LogCleaned) and len(left(cluster, "t-0")) == 40
+        assert not cluster.emitted(LogCleaned) and len(left(cluster, "t-0")) == 40
 
 
-def test_tombstones_go_with_time_and_old_segments_with_their_retention() -> None:
-    """compact,delete: what is compacted is deleted, too, once it is older than retention.ms; the log begins later then."""
+def test_tombstones_expire_and_old_segments_are_deleted_by_retention() -> None:
+    """compact,delete: compacted segments are also deleted once older than retention.ms; the log start offset advances."""
     with running_cluster(**FAST) as cluster:
 
         async def create(client: Client) -> bytes:
@@ -119,8 +120,8 @@ def test_tombstones_go_with_time_and_old_segments_with_their_retention() -> None
         assert deleted is not None and deleted.log.log_start_offset == deleted.log.log_end_offset == 40
 
 
-def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
-    """max.compaction.lag.ms rolls the active segment and cleans it, whatever min.cleanable.dirty.ratio says (KIP-354)."""
+def test_overdue_log_is_cleaned_at_any_dirty_ratio() -> None:
+    """max.compaction.lag.ms rolls the active segment and cleans it, whatever min.cleanable.dirty.ratio is (KIP-354)."""
     with running_cluster(**FAST) as cluster:
 
         async def create(client: Client) -> bytes:
@@ -129,19 +130,19 @@ def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
         cluster.run(create)
         cluster.run(writing("t", range(10)))
         cluster.simulation.run_for(3)
-        assert not cluster.noted(LogCleaned)
+        assert not cluster.emitted(LogCleaned)
         cluster.run(writing("t", range(6000, 6001)))
         cluster.simulation.run_for(3)
-        assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 10 and keys]) == 3
+        assert cluster.emitted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 10 and keys]) == 3
 
 
-def test_a_topic_may_become_compacted_and_roll_sooner_while_it_is_written() -> None:
-    """cleanup.policy, segment.bytes and min.cleanable.dirty.ratio count at once."""
+def test_topic_can_be_made_compacted_and_roll_earlier_while_written() -> None:
+    """cleanup.policy, segment.bytes and min.cleanable.dirty.ratio take effect immediately."""
     with running_cluster(**FAST) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         cluster.run(writing("t", range(20)))
         cluster.simulation.run_for(3)
-        assert not cluster.noted(LogCleaned)
+        assert not cluster.emitted(LogCleaned)
 
         async def alter(client: Client) -> int:
             configs = [AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in COMPACTED.items()]
@@ -153,12 +154,12 @@ def test_a_topic_may_become_compacted_and_roll_sooner_while_it_is_written() -> N
         assert cluster.run(alter) == 0
         cluster.run(writing("t", range(20, 40)))
         cluster.simulation.run_for(3)
-        assert cluster.noted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 20 and keys]) <= 3
+        assert cluster.emitted(LogCleaned) and len([keys for offset, keys in left(cluster, "t-0") if offset < 20 and keys]) <= 3
 
 
 @pytest.mark.parametrize("what", ["backwards", "twice", "beyond"])
-def test_a_client_that_numbers_its_records_at_will_stops_the_cleaner_and_nothing_else(what: str) -> None:
-    """Leaders do not look at offsets inside of batches, in Apache Kafka neither: its cleaner leaves such a partition alone, too."""
+def test_inconsistent_record_offsets_stop_the_cleaner_and_nothing_else(what: str) -> None:
+    """Leaders do not validate offsets inside of batches, nor do those of Apache Kafka: its cleaner skips such a partition, too."""
     with running_cluster(**FAST) as cluster:
         cluster.run(lambda client: client.create_topic("t", **COMPACTED))
 
@@ -171,18 +172,18 @@ def test_a_client_that_numbers_its_records_at_will_stops_the_cleaner_and_nothing
         cluster.run(writing("t", range(40), keys=2))
         cluster.simulation.run_for(5)
         cluster.run(writing("t", range(40, 60), keys=2))
-        (failed, *_) = cluster.noted(CleaningFailed)
+        (failed, *_) = cluster.emitted(CleaningFailed)
         assert (failed.topic, failed.partition) == ("t", 0) and "offset" in failed.reason
         assert cluster.is_running("broker-1") and not cluster.brokers["broker-1"].shell.is_dead
 
 
-def test_a_cleaner_that_keeps_below_its_limit_holds_nobody_up() -> None:
-    """With log.cleaner.io.max.bytes.per.second at 1 it would be at it for days; the broker stops within seconds, and the log is sound."""
+def test_throttled_cleaner_does_not_delay_a_shutdown() -> None:
+    """With log.cleaner.io.max.bytes.per.second at 1 it would take days; the broker stops within seconds, and the log is valid."""
     with running_cluster(**FAST, log_cleaner_io_max_bytes_per_second="1") as cluster:
         cluster.run(lambda client: client.create_topic("t", **{**COMPACTED, "segment_bytes": "100000", "max_message_bytes": "100000"}))
         cluster.run(writing("t", range(8), value=b"v" * 50_000, keys=2))
         cluster.simulation.run_for(5)
-        assert not cluster.noted(LogCleaned)
+        assert not cluster.emitted(LogCleaned)
         before = cluster.simulation.now_ns
         cluster.stop("broker-1")
         assert cluster.simulation.now_ns - before < 5e9

@@ -1,4 +1,4 @@
-"""A broker comes up, is killed, comes back, follows a controller that was away, and goes down in good order."""
+"""A broker starts, is killed, restarts, follows a restarted controller, and stops cleanly."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ async def create_and_fill(client: Client) -> None:
 
 
 def create_and_fill_somewhere(cluster: Cluster) -> str:
-    """Create t in a cluster of several brokers, fill it, and return who leads it."""
+    """Create t in a cluster of several brokers, fill it, and return its leader."""
 
     async def create(client: Client) -> None:
         await client.create_topic("t")
@@ -46,7 +46,7 @@ def create_and_fill_somewhere(cluster: Cluster) -> str:
             assert (await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number))).base_offset == 2 * number
 
     cluster.run(create)
-    leader = next(name for name in cluster.broker_names if cluster.noted(LeaderElected, name))
+    leader = next(name for name in cluster.broker_names if cluster.emitted(LeaderElected, name))
     cluster.run(fill, leader)
     return leader
 
@@ -64,16 +64,16 @@ async def repeat_last(client: Client) -> tuple[int, int]:
     return answer.error_code, answer.base_offset
 
 
-def test_a_broker_registers_catches_up_and_is_let_in() -> None:
-    """KIP-631: the epoch is the offset of the registration; ready means unfenced."""
+def test_broker_registers_catches_up_and_is_unfenced() -> None:
+    """KIP-631: the broker epoch is the offset of the registration; ready means unfenced."""
     with running_cluster(2) as cluster:
-        assert len({event.broker_epoch for event in cluster.noted(BrokerEpochReceived)}) == 2, "each registration has an offset of its own"
-        assert len(cluster.noted(NodeReady, "broker-1")) == len(cluster.noted(NodeReady, "broker-2")) == 1
+        assert len({event.broker_epoch for event in cluster.emitted(BrokerEpochReceived)}) == 2, "each registration has an offset of its own"
+        assert len(cluster.emitted(NodeReady, "broker-1")) == len(cluster.emitted(NodeReady, "broker-2")) == 1
         assert cluster.simulation.now_ns < 1_000_000_000
 
 
 def test_records_and_producer_state_survive_kill_9() -> None:
-    """The page cache outlives the process: what was acknowledged is there, and a repeated batch is still recognised."""
+    """The page cache outlives the process: acknowledged records are there, and a duplicate batch is still recognised."""
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         cluster.kill("broker-1")
@@ -81,13 +81,13 @@ def test_records_and_producer_state_survive_kill_9() -> None:
         cluster.wait_ready("broker-1")
         assert cluster.run(read_all) == [0, 2, 4, 6, 8]
         assert cluster.run(repeat_last) == (0, 8)
-        recovered = cluster.noted(LogRecovered)[-1]
+        recovered = cluster.emitted(LogRecovered)[-1]
         assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (10, 0, False)
-        assert len(cluster.noted(LeaderElected)) == 2
+        assert len(cluster.emitted(LeaderElected)) == 2
 
 
-def test_a_broker_that_was_killed_comes_back_after_its_session_at_the_latest() -> None:
-    """101 DUPLICATE_BROKER_REGISTRATION until the session is over; the pauses double from 100 ms (BrokerLifecycleManager)."""
+def test_killed_broker_re_registers_after_its_session_at_the_latest() -> None:
+    """101 DUPLICATE_BROKER_REGISTRATION until the session expires; the backoff doubles from 100 ms (BrokerLifecycleManager)."""
     with running_cluster() as cluster:
         before_ns = cluster.simulation.now_ns
         cluster.kill("broker-1")
@@ -96,28 +96,30 @@ def test_a_broker_that_was_killed_comes_back_after_its_session_at_the_latest() -
         assert 8 < (cluster.simulation.now_ns - before_ns) / 1e9 < 14
 
 
-def test_a_clean_stop_hands_over_and_leaves_its_mark() -> None:
-    """Controlled shutdown, then .kafka_cleanshutdown with the broker epoch (KIP-966); the next start trusts the logs and comes up at once."""
+def test_clean_stop_moves_leadership_and_writes_the_clean_shutdown_file() -> None:
+    """Controlled shutdown, then .kafka_cleanshutdown with the broker epoch (KIP-966); the next start skips recovery
+    and is ready at once.
+    """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         epoch = cluster.brokers["broker-1"].broker_epoch
         before_ns = cluster.simulation.now_ns
         cluster.stop("broker-1")
         assert (cluster.simulation.now_ns - before_ns) / 1e9 < 3
-        assert [event.reason for event in cluster.noted(NodeStopped)] == ["stopped"]
-        assert len(cluster.noted(LeadershipLost)) == 1
-        assert [event.reason for event in cluster.noted(BrokerFenced)] == ["shut down"]
+        assert [event.reason for event in cluster.emitted(NodeStopped)] == ["stopped"]
+        assert len(cluster.emitted(LeadershipLost)) == 1
+        assert [event.reason for event in cluster.emitted(BrokerFenced)] == ["shut down"]
         disk = cluster.simulation.restart("broker-1").world.disk  # type: ignore[attr-defined]
         assert parse_clean_shutdown(disk.read(".kafka_cleanshutdown")) == epoch
         cluster.wait_ready("broker-1", limit_s=2)
         assert not disk.exists(".kafka_cleanshutdown")
         assert cluster.run(read_all) == [0, 2, 4, 6, 8]
         assert cluster.run(repeat_last) == (0, 8)
-        assert cluster.noted(LogRecovered)[-1].clean
+        assert cluster.emitted(LogRecovered)[-1].clean
 
 
-def test_what_waited_for_a_flush_survives_a_power_loss() -> None:
-    """log.flush.interval.messages=1: the answer goes out only after the flush; by default (Kafka's) it does not wait."""
+def test_records_acknowledged_after_a_flush_survive_a_power_loss() -> None:
+    """log.flush.interval.messages=1: the response is sent only after the flush; by default, as in Kafka, it is not."""
     for interval, survives in (("1", True), ("1000000", False)):
         with running_cluster(log_flush_interval_messages=interval) as cluster:
             cluster.run(create_and_fill)
@@ -128,8 +130,8 @@ def test_what_waited_for_a_flush_survives_a_power_loss() -> None:
             assert (found == [0, 2, 4, 6, 8]) == survives
 
 
-def test_a_controller_that_was_away_is_found_again() -> None:
-    """Requests wait in the channel, heartbeats go on, the metadata log is followed in the new epoch; nobody registers again."""
+def test_restarted_controller_is_found_again() -> None:
+    """Requests wait in the channel, heartbeats continue, the metadata log is fetched in the new epoch; no broker registers again."""
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         cluster.kill(CONTROLLER_HOST)
@@ -144,13 +146,13 @@ def test_a_controller_that_was_away_is_found_again() -> None:
             assert await client.fresh_producer_id() >= 0
 
         cluster.run(work)
-        assert len(cluster.noted(BrokerEpochReceived)) == 1
-        applied = [event.next_offset for event in cluster.noted(MetadataApplied)]
+        assert len(cluster.emitted(BrokerEpochReceived)) == 1
+        applied = [event.next_offset for event in cluster.emitted(MetadataApplied)]
         assert applied == sorted(applied)
 
 
-def test_a_broker_that_is_fenced_for_silence_serves_again_without_a_restart() -> None:
-    """A pause of 20 s ends the session; the next heartbeat asks to be let in, and the broker leads again in a new epoch."""
+def test_broker_fenced_after_a_pause_serves_again_without_a_restart() -> None:
+    """A pause of 20 s ends the session; the next heartbeat requests unfencing, and the broker leads again in a new epoch."""
     with running_cluster(2) as cluster:
         leader = create_and_fill_somewhere(cluster)
         cluster.simulation.pause(leader)
@@ -158,11 +160,11 @@ def test_a_broker_that_is_fenced_for_silence_serves_again_without_a_restart() ->
         cluster.simulation.resume(leader)
         cluster.simulation.run_for(5)
         assert cluster.run(read_all, leader) == [0, 2, 4, 6, 8]
-        assert [event.leader_epoch for event in cluster.noted(LeaderElected, leader)] == [0, 2]
+        assert [event.leader_epoch for event in cluster.emitted(LeaderElected, leader)] == [0, 2]
 
 
-def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
-    """meta.properties: one clear line, and the directory stays as it is."""
+def test_directory_of_another_cluster_or_node_is_rejected() -> None:
+    """meta.properties: one clear line, and the directory is unchanged."""
     with running_cluster() as cluster:
         cluster.stop("broker-1")
         world = cluster.simulation.restart("broker-1").world  # type: ignore[attr-defined]
@@ -177,8 +179,8 @@ def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
 
 
 @pytest.mark.parametrize("refusal", ["write", "flush"])
-def test_a_disk_that_refuses_takes_the_broker_down(refusal: str) -> None:
-    """Kafka halts when its only log directory fails: what cannot be kept must not be acknowledged."""
+def test_disk_error_stops_the_broker(refusal: str) -> None:
+    """Kafka halts when its only log directory fails: what cannot be stored must not be acknowledged."""
     with running_cluster(log_flush_interval_messages="1") as cluster:
         cluster.run(create_and_fill)
         faults = cluster.simulation.host("broker-1").platter.faults
@@ -192,12 +194,12 @@ def test_a_disk_that_refuses_takes_the_broker_down(refusal: str) -> None:
                 await client.produce(batch())
 
         cluster.run(work)
-        assert len(cluster.noted(NodeFailed)) == 1
-        assert [event.operation for event in cluster.noted(DiskFailed)] == [refusal]
+        assert len(cluster.emitted(NodeFailed)) == 1
+        assert [event.operation for event in cluster.emitted(DiskFailed)] == [refusal]
 
 
-def test_a_broker_that_nobody_registers_gives_up_and_says_so() -> None:
-    """initial.broker.registration.timeout.ms: the node fails, and whoever waits for it to be ready hears of it."""
+def test_broker_that_cannot_register_stops_with_an_error() -> None:
+    """initial.broker.registration.timeout.ms: the node fails, and the readiness wait raises."""
     with Simulation(1) as simulation:
         simulation.add_host(CONTROLLER_HOST)
         simulation.add_host("broker-1")
@@ -213,9 +215,10 @@ def test_a_broker_that_nobody_registers_gives_up_and_says_so() -> None:
         simulation.run_until(simulation.spawn("broker-1", live()), limit_s=10)
 
 
-def test_a_broker_of_another_cluster_gives_up_and_says_so() -> None:
-    """The quorum refuses its Fetch, so it never learns the leader. One event says so at once, and
-    makes one line of its log; Kafka repeats its line with each request."""
+def test_broker_of_another_cluster_stops_with_an_error() -> None:
+    """The quorum rejects its Fetch, so it never learns the leader. One event reports it at once, as one log line;
+    Kafka logs a line per request.
+    """
     with running_cluster() as cluster:
         world = cluster.simulation.world_of("client")
         config = broker_config(2, "client", initial_broker_registration_timeout_ms="5000", kraftsim_cluster_id=OTHER_CLUSTER)
@@ -228,16 +231,18 @@ def test_a_broker_of_another_cluster_gives_up_and_says_so() -> None:
         failure = cluster.simulation.run_until(cluster.simulation.spawn("client", live()), limit_s=10)
         assert isinstance(failure, RegistrationTimedOut)
         assert str(failure).endswith("within 5000 ms: the quorum answered Fetch with INCONSISTENT_CLUSTER_ID")
-        (refusal,) = cluster.noted(OtherClusterAnswered)
+        (refusal,) = cluster.emitted(OtherClusterAnswered)
         assert (refusal.own_cluster_id, refusal.error_code) == (OTHER_CLUSTER, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
-def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() -> None:
-    """BrokerRegistrationTracker: the level of metadata knows directories, the registration has none. It is the same incarnation, and leads on."""
+def test_broker_re_registers_only_when_directories_become_supported() -> None:
+    """BrokerRegistrationTracker: the metadata.version supports directories, the registration has none. It is the same
+    incarnation and remains leader.
+    """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         broker = cluster.brokers["broker-1"]
-        (first,) = cluster.noted(BrokerEpochReceived)
+        (first,) = cluster.emitted(BrokerEpochReceived)
         records = list(snapshot_records(broker.image))
         registered = next(record for record in records if isinstance(record, RegisterBrokerRecord))
 
@@ -247,7 +252,7 @@ def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() 
                 image.load(record)
             cluster.simulation.run_until(cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes))))  # type: ignore[arg-type]
             cluster.simulation.run_for(5)
-            return len(cluster.noted(BrokerEpochReceived))
+            return len(cluster.emitted(BrokerEpochReceived))
 
         assert publish(features=True) == 1
         registered.log_dirs = []
@@ -256,31 +261,33 @@ def test_a_broker_registers_again_only_when_the_cluster_learns_of_directories() 
         own = broker.image.broker(1)
         assert own is not None and own.directories and own.incarnation_id == registered.incarnation_id
         assert own.broker_epoch == broker.broker_epoch == first.broker_epoch, "an incarnation keeps its epoch"
-        assert len(cluster.noted(BrokerRegistered)) == 2
+        assert len(cluster.emitted(BrokerRegistered)) == 2
         assert cluster.run(repeat_last) == (0, 8)
-        assert len(cluster.noted(LeaderElected)) == 1
+        assert len(cluster.emitted(LeaderElected)) == 1
 
 
-def test_a_broker_stops_without_a_controller_after_one_session() -> None:
-    """There is nobody to hand over to; the logs are closed in good order all the same."""
+def test_broker_stops_without_a_controller_after_one_session() -> None:
+    """No controller can move its leadership; the logs are still closed cleanly."""
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         cluster.kill(CONTROLLER_HOST)
         before_ns = cluster.simulation.now_ns
         cluster.stop("broker-1")
         assert 8.9 < (cluster.simulation.now_ns - before_ns) / 1e9 < 9.5
-        assert cluster.noted(NodeStopped)
+        assert cluster.emitted(NodeStopped)
 
 
 class CountsBeforeTheFlush(Leadership):
-    """What KAFKA-10533 was about."""
+    """The bug of KAFKA-10533."""
 
     def _counted_end_offset(self, log: RaftLog) -> int:
         return log.end_offset
 
 
-def test_a_broker_halts_when_the_quorum_lost_what_it_had_committed_and_follows_again_after_a_restart() -> None:
-    """With a controller that counts too early: the log would have to be cut below its high watermark, which only a new start does not know of."""
+def test_broker_halts_when_the_quorum_loses_committed_records() -> None:
+    """With a controller that commits too early: the log would have to be truncated below its high watermark, which a
+    restarted broker does not know. After the restart it follows again.
+    """
     with Simulation(3) as simulation:
         cluster = Cluster(simulation, 1, "3.9", {})
         cluster.parts = parts(leadership=CountsBeforeTheFlush)
@@ -298,17 +305,17 @@ def test_a_broker_halts_when_the_quorum_lost_what_it_had_committed_and_follows_a
         simulation.host(CONTROLLER_HOST).platter.flush_ns = (1_000_000, 1_000_000)
         simulation.restart(CONTROLLER_HOST)
         simulation.run_for(5)
-        (halted,) = cluster.noted(NodeFailed)
+        (halted,) = cluster.emitted(NodeFailed)
         assert "below what is committed" in halted.reason
         cluster.kill("broker-1")
         simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
-        assert [event.end_offset for event in cluster.noted(MetadataTruncated, "broker-1")]
+        assert [event.end_offset for event in cluster.emitted(MetadataTruncated, "broker-1")]
         assert cluster.run(read_all) == [0, 2, 4, 6, 8]
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
-    """Determinism of brokers: the event logs are the same, byte for byte."""
+def test_same_seed_gives_the_same_history() -> None:
+    """Determinism of brokers: the event logs are byte-identical."""
 
     def history() -> bytes:
         with running_cluster(2, seed=11) as cluster:

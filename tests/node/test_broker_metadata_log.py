@@ -1,4 +1,6 @@
-"""A broker keeps its own copy of the metadata log: it starts from it, heals it, lets snapshots take its place, and follows whoever leads."""
+"""A broker keeps a replica of the metadata log: it starts from it, recovers it, replaces it by snapshots, and follows
+the current leader.
+"""
 
 import pytest
 
@@ -26,12 +28,12 @@ def content(cluster: Cluster, host: str, path: str = LOG) -> bytes:
 
 
 def names(cluster: Cluster, host: str, suffix: str) -> list[str]:
-    """The names of the files of the metadata log that end so."""
+    """The names of the metadata log files with this suffix."""
     return sorted(path for path in cluster.simulation.host(host).platter.names if path.startswith(METADATA_TOPIC) and path.endswith(suffix))
 
 
 def create(*topics: str):
-    """What creates topics."""
+    """A coroutine that creates topics."""
 
     async def work(client: Client) -> None:
         for topic in topics:
@@ -47,13 +49,13 @@ def restart(cluster: Cluster, name: str, *, power_loss: bool = False) -> None:
 
 
 def same_image(cluster: Cluster, one: str, other: str) -> bool:
-    """Whether two brokers know the same."""
+    """Whether two brokers have the same image."""
     first, second = (list(snapshot_records(cluster.brokers[name].image)) for name in (one, other))
     return first == second
 
 
-def test_a_broker_has_the_log_of_the_quorum_in_kafkas_layout() -> None:
-    """The same bytes as the leader's, and a quorum-state that names the leader and no vote."""
+def test_broker_stores_the_metadata_log_in_kafkas_layout() -> None:
+    """The same bytes as the leader's, and a quorum-state with the leader and no vote."""
     with running_cluster() as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(1)
@@ -66,14 +68,14 @@ def test_a_broker_has_the_log_of_the_quorum_in_kafkas_layout() -> None:
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_a_broker_that_is_back_reads_its_own_log_and_fetches_the_rest(power_loss: bool) -> None:
-    """What a loss of power took of it, or tore, is fetched again: an observer need not flush."""
+def test_restarted_broker_reads_its_log_and_fetches_the_rest(power_loss: bool) -> None:
+    """Records that a power loss removed or tore are fetched again: an observer need not flush."""
     with running_cluster(2) as cluster:
         cluster.run(create("t"), "broker-2")
         before = content(cluster, "broker-1")
         restart(cluster, "broker-1", power_loss=power_loss)
         cluster.wait_ready("broker-1")
-        recovered = [event for event in cluster.noted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        recovered = [event for event in cluster.emitted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
         assert recovered[0].next_offset == 0
         assert power_loss or recovered[1].next_offset > 5
         cluster.run(create("after"), "broker-2")
@@ -84,8 +86,8 @@ def test_a_broker_that_is_back_reads_its_own_log_and_fetches_the_rest(power_loss
 
 
 @pytest.mark.parametrize("torn_bytes", [1, 60, 200])
-def test_a_torn_tail_of_the_log_is_cut_and_fetched_again(torn_bytes: int) -> None:
-    """Half a batch at the end is no batch."""
+def test_torn_tail_of_the_metadata_log_is_truncated_and_fetched_again(torn_bytes: int) -> None:
+    """An incomplete batch at the end is no batch."""
     with running_cluster() as cluster:
         cluster.run(create("t"))
         cluster.kill("broker-1")
@@ -93,15 +95,15 @@ def test_a_torn_tail_of_the_log_is_cut_and_fetched_again(torn_bytes: int) -> Non
         del inode.cache[-torn_bytes:]
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
-        recovered = [event for event in cluster.noted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        recovered = [event for event in cluster.emitted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
         assert recovered[1].cut_bytes > 0
         cluster.simulation.run_for(1)
         assert content(cluster, CONTROLLER_HOST).startswith(content(cluster, "broker-1"))
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_a_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
-    """A loss of power may leave a later segment: what is in it is no use without what was before, even where the cut is between two batches."""
+def test_metadata_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
+    """A power loss may leave a later segment: it is useless without the preceding records, even if the gap is between two batches."""
     with running_cluster(metadata_log_segment_bytes="1000") as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(20)
@@ -120,8 +122,8 @@ def test_a_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
         assert len(own) > 2000 and theirs.startswith(own)
 
 
-def test_a_segment_that_is_complete_is_flushed() -> None:
-    """An observer flushes nothing else, and a loss of power takes no more than the last segment."""
+def test_completed_segment_is_flushed() -> None:
+    """An observer flushes nothing else, and a power loss removes no more than the last segment."""
     with running_cluster(metadata_log_segment_bytes="1000") as cluster:
         cluster.simulation.run_for(40)
         *complete, _ = names(cluster, "broker-1", ".log")
@@ -131,15 +133,15 @@ def test_a_segment_that_is_complete_is_flushed() -> None:
         assert {path: content(cluster, "broker-1", path) for path in names(cluster, "broker-1", ".log") if path in before} == before
 
 
-def test_without_a_controller_a_broker_knows_what_its_own_snapshot_says() -> None:
-    """What is behind it in the log may not be committed: nobody says so. With a controller it goes on from there."""
+def test_without_a_controller_only_the_own_snapshot_is_loaded() -> None:
+    """Later records of the log may be uncommitted. With a controller the broker continues from there."""
     with running_cluster(**{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}) as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(30)
         cluster.kill(CONTROLLER_HOST)
         restart(cluster, "broker-1")
         cluster.simulation.run_for(5)
-        broker, written = cluster.brokers["broker-1"], cluster.noted(SnapshotWritten, "broker-1")
+        broker, written = cluster.brokers["broker-1"], cluster.emitted(SnapshotWritten, "broker-1")
         assert len(written) > 1
         assert broker.image.topic("t") is not None
         assert broker.image.highest_offset == written[-1].end_offset - 1
@@ -149,8 +151,8 @@ def test_without_a_controller_a_broker_knows_what_its_own_snapshot_says() -> Non
         assert broker.image.highest_offset >= written[-1].end_offset
 
 
-def test_a_broker_that_was_away_for_long_takes_the_leaders_snapshot() -> None:
-    """The log that it lacks is gone; from the snapshot on it knows what all know, and its log begins there."""
+def test_broker_that_was_away_for_long_fetches_the_leaders_snapshot() -> None:
+    """The records it lacks are deleted; after the snapshot its state is current, and its log begins there."""
     settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "0", "metadata.log.segment.bytes": "1000"}
     with running_cluster(2, **{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
         cluster.run(create("t"), "broker-2")
@@ -159,33 +161,33 @@ def test_a_broker_that_was_away_for_long_takes_the_leaders_snapshot() -> None:
         cluster.simulation.run_for(60)
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
-        (loaded,) = cluster.noted(SnapshotLoaded, "broker-1")
+        (loaded,) = cluster.emitted(SnapshotLoaded, "broker-1")
         cluster.simulation.run_for(1)
-        assert loaded.end_offset in {event.end_offset for event in cluster.noted(SnapshotWritten, CONTROLLER_HOST)}
+        assert loaded.end_offset in {event.end_offset for event in cluster.emitted(SnapshotWritten, CONTROLLER_HOST)}
         assert min(int(path.split("/")[1].split(".")[0]) for path in names(cluster, "broker-1", ".log")) >= loaded.end_offset
         assert same_image(cluster, "broker-1", "broker-2")
-        applied = [event.next_offset for event in cluster.noted(MetadataApplied, "broker-1")]
+        applied = [event.next_offset for event in cluster.emitted(MetadataApplied, "broker-1")]
         assert applied[-1] >= loaded.end_offset
 
 
-def test_a_broker_cleans_its_log_behind_its_snapshots() -> None:
-    """metadata.max.retention.bytes holds for its copy as it does for the leader's."""
+def test_broker_deletes_metadata_log_segments_before_its_snapshots() -> None:
+    """metadata.max.retention.bytes applies to its log as to the leader's."""
     settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "5000", "metadata.log.segment.bytes": "1000"}
     with running_cluster(**{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
         cluster.simulation.run_for(400)
-        assert len(cluster.noted(SnapshotWritten, "broker-1")) > 5
+        assert len(cluster.emitted(SnapshotWritten, "broker-1")) > 5
         assert len(names(cluster, "broker-1", ".checkpoint")) <= 3
         assert LOG not in names(cluster, "broker-1", ".log")
         kept = sum(len(content(cluster, "broker-1", path)) for path in names(cluster, "broker-1", ".log"))
         assert kept < 10_000
         restart(cluster, "broker-1")
         cluster.wait_ready("broker-1")
-        assert not cluster.noted(NodeFailed)
+        assert not cluster.emitted(NodeFailed)
 
 
 @pytest.mark.parametrize("first_voters", [0, 3])
-def test_a_broker_follows_the_next_leader(first_voters: int) -> None:
-    """With voters in the configuration (0), or in the log and only bootstrap servers in the configuration: nothing registers again."""
+def test_broker_follows_the_next_leader(first_voters: int) -> None:
+    """With voters in the configuration (0), or in the log with only bootstrap servers in the configuration: no broker registers again."""
     with Simulation(5) as simulation:
         spec = ClusterSpec(brokers=1, controllers=3, first_voters=first_voters)
         cluster = SimulatedCluster(spec, simulation)

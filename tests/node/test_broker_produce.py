@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is recognised, what is refused, and with which code."""
+"""Produce: which batches are appended, are duplicates, or are rejected, and with which code."""
 
 import struct
 from typing import Any
@@ -18,7 +18,7 @@ from tests.node.brokers import NOW, Client, batch, running_cluster
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_batches_are_appended_in_every_version(acks: int) -> None:
-    """Each answer names the offset of its batch; the append time is -1 on a topic that keeps the producer's time."""
+    """Each response has the offset of its batch; the append time is -1 on a topic with CreateTime."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -29,10 +29,10 @@ def test_batches_are_appended_in_every_version(acks: int) -> None:
                 assert answer.log_start_offset == (0 if version >= 5 else -1)
 
         cluster.run(work)
-        assert [event.first_offset for event in cluster.noted(BatchAppended)] == list(range(0, 27, 3))
+        assert [event.first_offset for event in cluster.emitted(BatchAppended)] == list(range(0, 27, 3))
 
 
-def test_a_batch_that_comes_again_is_answered_with_its_first_offset() -> None:
+def test_duplicate_batch_is_answered_with_its_first_offset() -> None:
     """KIP-98: within the last five batches; nothing is written, and the append time is the batch's greatest timestamp."""
     with running_cluster() as cluster:
 
@@ -49,8 +49,8 @@ def test_a_batch_that_comes_again_is_answered_with_its_first_offset() -> None:
             assert (forgotten.error_code, forgotten.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
         cluster.run(work)
-        assert len(cluster.noted(BatchAppended)) == 6
-        assert [event.first_offset for event in cluster.noted(DuplicateAnswered)] == [2, 4, 6, 8, 10]
+        assert len(cluster.emitted(BatchAppended)) == 6
+        assert [event.first_offset for event in cluster.emitted(DuplicateAnswered)] == [2, 4, 6, 8, 10]
 
 
 def flipped(data: bytes) -> bytes:
@@ -86,8 +86,8 @@ IDEMPOTENT: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
         (batch(base_sequence=1, producer_id=7, producer_epoch=0), {}, ErrorCode.INVALID_PRODUCER_EPOCH, 0),
     ],
 )
-def test_a_batch_is_refused_with_kafkas_code(records: bytes, asked: dict[str, Any], error: ErrorCode, log_start: int | None) -> None:
-    """Codes asked of Apache Kafka 3.9.1; nothing is appended, the refusal is noted, and the connection goes on."""
+def test_invalid_batch_is_rejected_with_kafkas_error_code(records: bytes, asked: dict[str, Any], error: ErrorCode, log_start: int | None) -> None:
+    """Codes verified with Apache Kafka 3.9.1; nothing is appended, an event reports the rejection, and the connection remains usable."""
     with running_cluster(auto_create_topics_enable="false") as cluster:
 
         async def work(client: Client) -> None:
@@ -100,13 +100,13 @@ def test_a_batch_is_refused_with_kafkas_code(records: bytes, asked: dict[str, An
             assert (await client.produce(batch())).base_offset == 1
 
         cluster.run(work)
-        assert len(cluster.noted(BatchAppended)) == 2
-        (refused,) = cluster.noted(ProduceRefused)
+        assert len(cluster.emitted(BatchAppended)) == 2
+        (refused,) = cluster.emitted(ProduceRefused)
         assert refused.error_code in (error, ErrorCode.INVALID_TXN_STATE) and refused.reason
 
 
-def test_without_acknowledgement_there_is_no_answer_and_an_error_closes_the_connection() -> None:
-    """acks=0: the next request is served as if nothing had been; an error is told by closing."""
+def test_acks_0_has_no_response_and_an_error_closes_the_connection() -> None:
+    """The next request is served normally; an error is signalled by closing."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -122,24 +122,24 @@ def test_without_acknowledgement_there_is_no_answer_and_an_error_closes_the_conn
                 await client.ask(silent)
 
         cluster.run(work)
-        assert any("acks=0 and error UNKNOWN_TOPIC_OR_PARTITION" in event.reason for event in cluster.noted(ConnectionClosed))
+        assert any("acks=0 and error UNKNOWN_TOPIC_OR_PARTITION" in event.reason for event in cluster.emitted(ConnectionClosed))
 
 
-def test_null_records_are_never_answered_and_nothing_behind_them_is_served() -> None:
-    """Asked of Apache Kafka 3.9.1: no answer, the connection stays open, and what follows on it waits for ever."""
+def test_null_records_are_never_answered_and_block_the_connection() -> None:
+    """Verified with Apache Kafka 3.9.1: no response, the connection stays open, and later requests on it wait for ever."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
-            assert (await client.produce(None)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "where nobody looks at them"
+            assert (await client.produce(None)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "where they are not checked"
             await client.create_topic("t")
             with pytest.raises(RequestTimedOut):
                 await client.produce(None)
 
         cluster.run(work)
-        assert not list(cluster.noted(RequestRefused))
+        assert not list(cluster.emitted(RequestRefused))
 
 
-def test_a_broker_that_does_not_lead_says_who_does() -> None:
+def test_non_leader_returns_the_current_leader() -> None:
     """NOT_LEADER_OR_FOLLOWER; since v10 with the leader and its address (KIP-951)."""
     with running_cluster(2) as cluster:
 
@@ -164,8 +164,8 @@ def test_a_broker_that_does_not_lead_says_who_does() -> None:
         cluster.run(work)
 
 
-def test_partitions_of_one_request_stand_for_themselves() -> None:
-    """A refused batch does not harm the ones beside it."""
+def test_partitions_of_a_request_succeed_or_fail_independently() -> None:
+    """A rejected batch does not affect the other partitions."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -178,8 +178,8 @@ def test_partitions_of_one_request_stand_for_themselves() -> None:
         cluster.run(work)
 
 
-def test_a_topic_may_keep_the_time_of_the_append() -> None:
-    """message.timestamp.type=LogAppendTime: the answer says it, and every record carries it."""
+def test_topic_may_use_log_append_time() -> None:
+    """message.timestamp.type=LogAppendTime: the response and every record contain it."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -194,8 +194,8 @@ def test_a_topic_may_keep_the_time_of_the_append() -> None:
         cluster.run(work)
 
 
-def test_compressed_batches_are_kept_as_they_came() -> None:
-    """A broker looks into records only to see that they add up."""
+def test_compressed_batches_are_stored_unchanged() -> None:
+    """A broker reads records only to validate them."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

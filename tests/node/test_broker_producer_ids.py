@@ -15,8 +15,8 @@ from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequ
 from tests.node.brokers import Client, running_cluster
 
 
-def test_the_first_request_finds_no_block_and_then_ids_come_in_order() -> None:
-    """3.6 and later: COORDINATOR_LOAD_IN_PROGRESS at once, then 0, 1, 2 in every version; each id is noted."""
+def test_first_request_finds_no_block_and_then_ids_are_sequential() -> None:
+    """3.6 and later: COORDINATOR_LOAD_IN_PROGRESS at once, then 0, 1, 2 in every version; each id emits an event."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -30,36 +30,36 @@ def test_the_first_request_finds_no_block_and_then_ids_come_in_order() -> None:
             assert (given.producer_id, given.producer_epoch) == (6, 0)
 
         cluster.run(work)
-        assert [(event.producer_id, event.fresh, event.client_id) for event in cluster.noted(ProducerIdReturned)] == [
+        assert [(event.producer_id, event.fresh, event.client_id) for event in cluster.emitted(ProducerIdReturned)] == [
             (number, True, "test") for number in range(7)
         ]
-        assert [event.error_code for event in cluster.noted(InitProducerIdRefused)] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert [event.error_code for event in cluster.emitted(InitProducerIdRefused)] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_the_next_block_is_fetched_before_the_first_is_used_up(figures) -> None:
-    """The 901st id asks for it: a client that is not too fast never notices the border."""
+def test_next_block_is_prefetched_before_the_first_is_used_up(figures) -> None:
+    """The 901st id triggers it: a client that is not too fast never notices the end of the block."""
     refused_at_first = 0
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
             nonlocal refused_at_first
             assert await client.fresh_producer_id() == 0
-            refused_at_first = len(cluster.noted(InitProducerIdRefused))
+            refused_at_first = len(cluster.emitted(InitProducerIdRefused))
             for expected in range(1, 2500):
                 answer = await client.producer_id()
                 assert (answer.error_code, answer.producer_id) == (0, expected)
 
         cluster.run(work)
-        assert len(cluster.noted(ProducerIdBlockRequested)) == 3
+        assert len(cluster.emitted(ProducerIdBlockRequested)) == 3
         figures(
-            asked_one_after_the_other=len(cluster.noted(ProducerIdReturned)),
-            sent_away=len(cluster.noted(InitProducerIdRefused)) - refused_at_first,
-            requests=len(cluster.noted(ProducerIdBlockRequested)),
+            asked_one_after_the_other=len(cluster.emitted(ProducerIdReturned)),
+            sent_away=len(cluster.emitted(InitProducerIdRefused)) - refused_at_first,
+            requests=len(cluster.emitted(ProducerIdBlockRequested)),
         )
 
 
-def test_brokers_have_blocks_of_their_own() -> None:
-    """KIP-730: no two brokers hand out the same id."""
+def test_brokers_have_separate_blocks() -> None:
+    """KIP-730: no two brokers allocate the same id."""
     with running_cluster(3) as cluster:
 
         async def work(client: Client) -> int:
@@ -79,8 +79,8 @@ def test_brokers_have_blocks_of_their_own() -> None:
         ({"transactional_id": "x"}, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_what_is_no_request_for_a_producer_id_is_refused(asked: dict[str, Any], error: ErrorCode) -> None:
-    """TransactionCoordinator.handleInitProducerId; nobody coordinates an id while `__transaction_state` is not there."""
+def test_invalid_init_producer_id_is_rejected(asked: dict[str, Any], error: ErrorCode) -> None:
+    """TransactionCoordinator.handleInitProducerId; there is no coordinator until `__transaction_state` exists."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -89,11 +89,11 @@ def test_what_is_no_request_for_a_producer_id_is_refused(asked: dict[str, Any], 
             assert (ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch) == (error, -1, -1)
 
         cluster.run(work)
-        assert cluster.noted(InitProducerIdRefused)[-1].transactional_id == asked.get("transactional_id")
+        assert cluster.emitted(InitProducerIdRefused)[-1].transactional_id == asked.get("transactional_id")
 
 
 def test_before_3_6_the_first_request_waits_for_the_block() -> None:
-    """RPCProducerIdManager of 3.0 to 3.5: no client is refused while the controller answers."""
+    """RPCProducerIdManager of 3.0 to 3.5: no client is rejected while the controller answers."""
     with running_cluster(release_name="3.5") as cluster:
 
         async def work(client: Client) -> list[int]:
@@ -104,10 +104,10 @@ def test_before_3_6_the_first_request_waits_for_the_block() -> None:
             return sorted(answer.producer_id for answer in answers)
 
         assert cluster.run(work) == [0, 1, 2, 3]
-        assert cluster.noted(InitProducerIdRefused) == []
+        assert cluster.emitted(InitProducerIdRefused) == []
 
 
-def test_before_3_6_a_wait_without_a_controller_ends_after_request_timeout() -> None:
+def test_before_3_6_a_wait_without_a_controller_times_out() -> None:
     """KAFKA-14417 (3.4): COORDINATOR_LOAD_IN_PROGRESS after request.timeout.ms."""
     with running_cluster(release_name="3.5", request_timeout_ms="3000") as cluster:
         cluster.kill("controller-101")
@@ -121,8 +121,8 @@ def test_before_3_6_a_wait_without_a_controller_ends_after_request_timeout() -> 
         cluster.run(work)
 
 
-def test_topics_are_created_by_the_controller_in_every_version() -> None:
-    """CreateTopics travels in an Envelope, and its answer comes back in the version of the client (KIP-590)."""
+def test_controller_creates_topics_in_every_version() -> None:
+    """CreateTopics is forwarded in an Envelope, and the response has the client's version (KIP-590)."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -137,8 +137,8 @@ def test_topics_are_created_by_the_controller_in_every_version() -> None:
         cluster.run(work)
 
 
-def test_a_broker_offers_what_its_release_offers() -> None:
-    """Ranges are those of the release, from version 0 on where Kafka has it."""
+def test_broker_supports_the_api_versions_of_its_release() -> None:
+    """The ranges of the release, from version 0 where Kafka has it."""
     for name, produce, fetch, init in (("3.9", (0, 11), (0, 17), (0, 5)), ("3.5", (0, 9), (0, 15), (0, 4))):
         with running_cluster(release_name=name) as cluster:
 
@@ -152,8 +152,8 @@ def test_a_broker_offers_what_its_release_offers() -> None:
             assert list(rows) == sorted(rows) and rows.items() <= release(name).broker_apis.items()
 
 
-def test_produce_is_shown_from_0_also_where_it_begins_later() -> None:
-    """4.0 serves it from 3 on, but librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659)."""
+def test_produce_is_advertised_from_version_0() -> None:
+    """4.0 serves it from 3, but librdkafka assumes that a broker without version 0 does not support compression (KAFKA-18659)."""
     offer = ApiOffer({ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {})
     assert offer.served == {ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}
     assert offer.advertised == {ApiKey.PRODUCE: (0, 12), ApiKey.FETCH: (4, 17)}

@@ -1,4 +1,4 @@
-"""Quotas in simulation: rates and silences go by the node's clock (KIP-13, KIP-219)."""
+"""Quotas in simulation: rates and throttle times use the node's clock (KIP-13, KIP-219)."""
 
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -6,19 +6,19 @@ from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, 
 from tests.node.brokers import Client, batch, running_cluster
 
 TOO_MUCH = bytes(105_000)
-"""Five percent above what 10,000 bytes per second allow in ten seconds, and a little for what a batch has around its records."""
+"""Five percent above what 10,000 bytes per second allow in ten seconds, and a little for the overhead of a batch."""
 
 
 async def limit(client: Client, **quotas: float) -> None:
-    """Give the client's id its quotas."""
+    """Set the quotas of the client's id."""
     entity = [EntityData(entity_type="client-id", entity_name="test")]
     operations = [OpData(key=key, value=value, remove=False) for key, value in quotas.items()]
     answer = await client.ask(AlterClientQuotasRequest(entries=[QuotaAlteration(entity=entity, ops=operations)]))
     assert answer.entries[0].error_code == 0
 
 
-def test_whoever_produces_and_consumes_too_much_is_silent_for_exactly_as_long_as_it_was_told() -> None:
-    """No more and no less virtual time passes before the next answer."""
+def test_throttled_client_is_muted_for_exactly_the_throttle_time() -> None:
+    """No more and no less virtual time passes before the next response."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and Metadata: what clients are told, in every version, and when."""
+"""Fetch, ListOffsets and Metadata: the responses to clients, in every version, and when they are sent."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from tests.node.controllers import CLUSTER_ID
 
 
 def offsets(partition: PartitionData) -> list[int]:
-    """Return the base offsets of the batches that came."""
+    """Return the base offsets of the returned batches."""
     return [each.base_offset for each in split_batches(bytes(partition.records or b""))]
 
 
@@ -24,7 +24,7 @@ def offsets(partition: PartitionData) -> list[int]:
 
 
 def test_whole_batches_are_fetched_in_every_version() -> None:
-    """By topic name up to v12, by id since; both isolation levels; the batch that holds the offset comes whole."""
+    """By topic name up to v12, by id since; both isolation levels; the batch that contains the offset is returned whole."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -53,8 +53,8 @@ def test_whole_batches_are_fetched_in_every_version() -> None:
         ({"offset": 0, "last_fetched_epoch": 9}, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_a_fetch_that_cannot_be_served_says_why_at_once(asked: dict[str, Any], error: ErrorCode) -> None:
-    """An error is not worth waiting for; offsets are -1 and the records are empty, not null."""
+def test_failing_fetch_returns_its_error_immediately(asked: dict[str, Any], error: ErrorCode) -> None:
+    """Errors do not wait; offsets are -1 and the records are empty, not null."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -72,8 +72,8 @@ def test_a_fetch_that_cannot_be_served_says_why_at_once(asked: dict[str, Any], e
         cluster.run(work)
 
 
-def test_a_fetch_waits_for_enough_bytes_or_the_end_of_its_time() -> None:
-    """KIP-74, DelayedFetch: min_bytes, max_wait_ms; data that comes in between wakes it up."""
+def test_fetch_waits_for_min_bytes_or_max_wait() -> None:
+    """KIP-74, DelayedFetch: min_bytes, max_wait_ms; an append completes it early."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -105,8 +105,8 @@ def test_a_fetch_waits_for_enough_bytes_or_the_end_of_its_time() -> None:
         assert cluster.brokers["broker-1"].fetches.watched_keys == ()
 
 
-def test_size_limits_are_kept_but_for_the_first_batch() -> None:
-    """KIP-74: otherwise a consumer would never get past a large batch."""
+def test_size_limits_apply_except_to_the_first_batch() -> None:
+    """KIP-74: otherwise a consumer would be stuck at a large batch."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -131,8 +131,8 @@ def test_size_limits_are_kept_but_for_the_first_batch() -> None:
         cluster.run(work)
 
 
-def test_a_broker_may_refuse_to_convert_and_keep_a_codec_of_its_own() -> None:
-    """log.message.downconversion.enable and compression.type hold where the topic says nothing else (KIP-283)."""
+def test_broker_may_disable_down_conversion_and_set_a_codec() -> None:
+    """log.message.downconversion.enable and compression.type apply unless the topic overrides them (KIP-283)."""
     with running_cluster(log_message_downconversion_enable="false", compression_type="gzip") as cluster:
 
         async def work(client: Client) -> None:
@@ -147,8 +147,8 @@ def test_a_broker_may_refuse_to_convert_and_keep_a_codec_of_its_own() -> None:
         cluster.run(work)
 
 
-def test_a_batch_that_cannot_be_converted_is_refused_alone() -> None:
-    """Format 1 has no room for times before 1970; readers of batches do not mind, and the broker goes on."""
+def test_unconvertible_batch_fails_alone() -> None:
+    """Format 1 cannot represent timestamps before 1970; consumers of batches are not affected, and the broker continues."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -163,8 +163,8 @@ def test_a_batch_that_cannot_be_converted_is_refused_alone() -> None:
         cluster.run(work)
 
 
-def test_without_places_there_are_no_fetch_sessions() -> None:
-    """KIP-227: who asks for one is answered as by a full cache; an incremental fetch finds no session."""
+def test_without_cache_slots_there_are_no_fetch_sessions() -> None:
+    """KIP-227: a new session is answered as by a full cache; an incremental fetch finds no session."""
     with running_cluster(max_incremental_fetch_session_cache_slots="0") as cluster:
 
         async def work(client: Client) -> None:
@@ -181,14 +181,14 @@ def test_without_places_there_are_no_fetch_sessions() -> None:
 
 
 async def offset_at(client: Client, timestamp: int, version: int, **changes: Any) -> Any:
-    """Ask for one offset of t-0."""
+    """Request one offset of t-0."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **changes)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     return (await client.ask(request, version)).topics[0].partitions[0]
 
 
 def test_offsets_are_listed_in_every_version() -> None:
-    """KIP-79: ends, the first record that is not older; nothing found is no error."""
+    """KIP-79: both ends, and the first record at or after the timestamp; finding none is no error."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -213,8 +213,10 @@ def test_offsets_are_listed_in_every_version() -> None:
         cluster.run(work)
 
 
-def test_version_0_lists_beginnings_of_segments_by_when_they_were_last_written() -> None:
-    """UnifiedLog.legacyFetchOffsetsBefore; after a restart their newest timestamps stand for that. Conformance list-offsets/2 asks for the rest."""
+def test_version_0_lists_segment_starts_by_last_modification() -> None:
+    """UnifiedLog.legacyFetchOffsetsBefore; after a restart the segments' newest timestamps are used instead.
+    Conformance check list-offsets/2 covers the rest.
+    """
     with running_cluster(log_segment_bytes="100") as cluster:
 
         async def work(client: Client) -> None:
@@ -260,7 +262,7 @@ def test_version_0_lists_beginnings_of_segments_by_when_they_were_last_written()
         (-6, 9, ErrorCode.UNSUPPORTED_VERSION, -1, -1),
     ],
 )
-def test_special_timestamps_have_their_versions(timestamp: int, version: int, error: ErrorCode, offset: int, found: int) -> None:
+def test_special_timestamps_need_their_versions(timestamp: int, version: int, error: ErrorCode, offset: int, found: int) -> None:
     """KIP-734, KIP-405, KIP-1005."""
     with running_cluster() as cluster:
 
@@ -273,8 +275,8 @@ def test_special_timestamps_have_their_versions(timestamp: int, version: int, er
         cluster.run(work)
 
 
-def test_offsets_that_cannot_be_listed_say_why() -> None:
-    """Unknown partitions, leader epochs from elsewhere, a partition named twice."""
+def test_failing_list_offsets_returns_the_reason() -> None:
+    """Unknown partitions, wrong leader epochs, a partition named twice."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -296,12 +298,12 @@ def test_offsets_that_cannot_be_listed_say_why() -> None:
 
 
 def names(*asked: str) -> list[MetadataRequestTopic]:
-    """Ask for topics by name."""
+    """Request topics by name."""
     return [MetadataRequestTopic(name=name) for name in asked]
 
 
 def test_metadata_lists_brokers_and_topics_in_every_version() -> None:
-    """The controller is some broker (KRaft); all topics: null, or an empty list in v0."""
+    """The controller is any broker (KRaft); all topics: null, or an empty list in v0."""
     with running_cluster(2) as cluster:
 
         async def work(client: Client) -> None:
@@ -324,8 +326,8 @@ def test_metadata_lists_brokers_and_topics_in_every_version() -> None:
         cluster.run(work)
 
 
-def test_topics_are_asked_for_by_name_or_id() -> None:
-    """Unknown: 3 by name, 100 by id, 17 for what is no name; ids belong to v12."""
+def test_topics_are_described_by_name_or_id() -> None:
+    """Unknown: 3 by name, 100 by id, 17 for an invalid name; ids came with v12."""
     with running_cluster(auto_create_topics_enable="false") as cluster:
 
         async def work(client: Client) -> None:
@@ -347,8 +349,8 @@ def test_topics_are_asked_for_by_name_or_id() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "enabled", "is_created"), [(True, "true", True), (False, "true", False), (True, "false", False)])
-def test_a_missing_topic_is_created_if_broker_and_client_allow(allowed: bool, enabled: str, is_created: bool) -> None:
-    """In KRaft mode the first answer is UNKNOWN_TOPIC_OR_PARTITION; the client asks again."""
+def test_missing_topic_is_created_if_broker_and_client_allow_it(allowed: bool, enabled: str, is_created: bool) -> None:
+    """In KRaft mode the first response is UNKNOWN_TOPIC_OR_PARTITION; the client retries."""
     with running_cluster(auto_create_topics_enable=enabled, num_partitions="3") as cluster:
 
         async def work(client: Client) -> MetadataResponse:
@@ -363,8 +365,8 @@ def test_a_missing_topic_is_created_if_broker_and_client_allow(allowed: bool, en
         assert (topic.error_code, len(topic.partitions)) == ((0, 3) if is_created else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0))
 
 
-def test_operations_are_listed_for_those_who_ask() -> None:
-    """KIP-430: without an authorizer everybody may do everything (the numbers are those of Apache Kafka 3.9)."""
+def test_authorized_operations_are_returned_on_request() -> None:
+    """KIP-430: without an authorizer everything is allowed (the numbers are those of Apache Kafka 3.9)."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -378,8 +380,8 @@ def test_operations_are_listed_for_those_who_ask() -> None:
         cluster.run(work)
 
 
-def test_a_broker_that_is_away_is_not_named_and_leads_nothing() -> None:
-    """Clients are told LEADER_NOT_AVAILABLE and who is offline; the address of a fenced broker is kept from them."""
+def test_fenced_broker_is_not_listed_and_leads_nothing() -> None:
+    """Clients receive LEADER_NOT_AVAILABLE and the offline replicas; the address of a fenced broker is omitted."""
     with running_cluster(2) as cluster:
 
         async def create(client: Client) -> None:

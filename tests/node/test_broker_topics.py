@@ -1,4 +1,4 @@
-"""Topics through a broker: what only the controller can decide is handed on, and what it decided is carried out on disk."""
+"""Topic administration through a broker: it forwards what only the controller can decide, and applies the decisions on disk."""
 
 import asyncio
 
@@ -30,8 +30,8 @@ def files_of(cluster: object, broker: str, directory: str) -> list[str]:
     return cluster.simulation.world_of(broker).disk.list(directory)  # type: ignore[attr-defined]
 
 
-def test_a_deleted_topic_leaves_no_files_and_its_name_is_free() -> None:
-    """The new topic of the name has another id and begins at offset 0."""
+def test_deleted_topic_leaves_no_files_and_its_name_can_be_reused() -> None:
+    """The new topic has another id and begins at offset 0."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> tuple[bytes, bytes]:
@@ -50,12 +50,12 @@ def test_a_deleted_topic_leaves_no_files_and_its_name_is_free() -> None:
 
         first_id, second_id = cluster.run(work)
         assert first_id != second_id
-        assert [event.partition_count for event in cluster.noted(TopicDeleted, CONTROLLER_HOST)] == [1]
-        assert len(cluster.noted(TopicCreated, CONTROLLER_HOST)) == 2
+        assert [event.partition_count for event in cluster.emitted(TopicDeleted, CONTROLLER_HOST)] == [1]
+        assert len(cluster.emitted(TopicCreated, CONTROLLER_HOST)) == 2
 
 
-def test_a_topic_that_is_deleted_while_its_broker_is_away_is_gone_when_it_comes_back() -> None:
-    """The broker reads of it in the log."""
+def test_topic_deleted_while_its_broker_is_down_is_deleted_at_restart() -> None:
+    """The broker finds the deletion in the metadata log."""
     with running_cluster(2) as cluster:
 
         async def create(client: Client) -> None:
@@ -77,8 +77,8 @@ def test_a_topic_that_is_deleted_while_its_broker_is_away_is_gone_when_it_comes_
         cluster.run(create)
 
 
-def test_a_wider_topic_is_served_where_it_was_put() -> None:
-    """CreatePartitions by hand: partition 1 goes to broker 2."""
+def test_added_partition_is_served_at_its_assigned_broker() -> None:
+    """CreatePartitions with an assignment: partition 1 goes to broker 2."""
     with running_cluster(2) as cluster:
 
         async def widen(client: Client) -> None:
@@ -93,12 +93,12 @@ def test_a_wider_topic_is_served_where_it_was_put() -> None:
 
         cluster.run(widen)
         cluster.run(use, "broker-2")
-        created = cluster.noted(PartitionCreated, CONTROLLER_HOST)
+        created = cluster.emitted(PartitionCreated, CONTROLLER_HOST)
         assert [(event.topic, event.partition) for event in created] == [("t", 0), ("t", 1)] and created[1].leader == 2
 
 
 def by_hand(name: str, broker_id: int) -> CreateTopicsRequest:
-    """Ask for a topic of one partition on one broker."""
+    """A topic of one partition, assigned to one broker."""
     row = CreatableReplicaAssignment(partition_index=0, broker_ids=[broker_id])
     return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[row])], timeout_ms=5000)
 
@@ -114,8 +114,8 @@ async def moves(client: Client) -> list[tuple[list[int], list[int], list[int]]]:
     return [(row.replicas, row.adding_replicas, row.removing_replicas) for topic in answer.topics for row in topic.partitions]
 
 
-def test_a_move_begins_is_listed_and_is_called_off() -> None:
-    """It cannot be completed while the new replica is away: it never gets in sync."""
+def test_reassignment_starts_is_listed_and_is_cancelled() -> None:
+    """It cannot complete while the new replica is down: it never joins the ISR."""
     with running_cluster(2) as cluster:
 
         async def work(client: Client) -> None:
@@ -127,11 +127,11 @@ def test_a_move_begins_is_listed_and_is_called_off() -> None:
             assert await moves(client) == [] and await move(client, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
         cluster.run(work)
-        assert [event.adding_replicas for event in cluster.noted(PartitionChanged, CONTROLLER_HOST)][-1] == ""
+        assert [event.adding_replicas for event in cluster.emitted(PartitionChanged, CONTROLLER_HOST)][-1] == ""
 
 
-def test_a_partition_moves_to_another_broker() -> None:
-    """The new replica copies, joins those in sync, leads, and the old one goes (KIP-455)."""
+def test_partition_is_reassigned_to_another_broker() -> None:
+    """The new replica fetches, joins the ISR, becomes leader, and the old one is removed (KIP-455)."""
     with running_cluster(2) as cluster:
 
         async def work(client: Client) -> None:
@@ -141,9 +141,9 @@ def test_a_partition_moves_to_another_broker() -> None:
                 await asyncio.sleep(0.1)
 
         cluster.run(work)
-        last = cluster.noted(PartitionChanged, CONTROLLER_HOST)[-1]
+        last = cluster.emitted(PartitionChanged, CONTROLLER_HOST)[-1]
         assert (last.leader, last.isr) == (2, "2")
-        assert [event.leader_epoch for event in cluster.noted(LeaderElected, "broker-2")], "the new replica leads"
+        assert [event.leader_epoch for event in cluster.emitted(LeaderElected, "broker-2")], "the new replica is leader"
 
 
 ASKED: list[tuple[Message, int]] = [
@@ -158,7 +158,7 @@ ASKED: list[tuple[Message, int]] = [
 
 
 @pytest.mark.parametrize(("asked", "version"), ASKED, ids=lambda value: type(value).__name__)
-def test_without_a_controller_a_request_times_out_in_its_own_form(asked: Message, version: int) -> None:
+def test_without_a_controller_a_request_times_out_with_its_own_response(asked: Message, version: int) -> None:
     """After the broker looked for a controller for a minute.   Source: ForwardingManager.onTimeout."""
     with running_cluster() as cluster:
         cluster.kill(CONTROLLER_HOST)
@@ -173,8 +173,8 @@ def test_without_a_controller_a_request_times_out_in_its_own_form(asked: Message
         assert "error_code=7" in cluster.run(work).replace("<ErrorCode.REQUEST_TIMED_OUT: 7>", "7")
 
 
-def test_a_broker_hands_on_what_the_controller_serves_and_nothing_else() -> None:
-    """Producer ids are not for clients, and what a broker answers by itself is not handed on."""
+def test_broker_forwards_exactly_the_apis_served_by_the_controller() -> None:
+    """AllocateProducerIds is not for clients, and APIs that a broker serves itself are not forwarded."""
     keys = [handler.key for handler in broker_handlers()]
     assert len(set(keys)) == len(keys)
     assert {19, 20, 37, 43, 45, 46} <= FORWARDED & set(keys)

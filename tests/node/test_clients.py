@@ -1,4 +1,4 @@
-"""The own clients against a simulated cluster: every record exactly once, every id once, whatever happens on the way."""
+"""kraftsim's clients against a simulated cluster: every record exactly once, every id once, under any fault."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -51,19 +51,19 @@ def import_everything() -> None:
 
 
 class SimulatedCluster:
-    """One controller and two brokers on hosts of their own; `client` is a host for clients."""
+    """One controller and two brokers, each on its own host; `client` is a host for clients."""
 
     def __init__(self, seed: int, release: str = "3.9") -> None:
         self.simulation = Simulation(seed)
         self.spec = ClusterSpec(brokers=2, release=release)
         self.properties = {node.name: node.properties for node in self.spec.nodes(host_is_name=True)}
         self.bootstrap = [(name, PORT) for name in self.spec.broker_names]
-        self.noted: list[Event] = []
+        self.emitted: list[Event] = []
 
     def __enter__(self) -> "SimulatedCluster":
         import_everything()
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.noted.append(event))
+        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append(event))
         for name in (*self.properties, "client"):
             self.simulation.add_host(name)
         self.simulation.on_restart = lambda host: self._run(host.name)
@@ -87,11 +87,11 @@ class SimulatedCluster:
         self.simulation.triggers.at(start_ns, lambda _: self.simulation.kill(name))
         self.simulation.triggers.at(start_ns + int(down_seconds * 1e9), lambda _: self.simulation.restart(name))
 
-    def noted_of(self, kind: type[Event]) -> list[Any]:
-        return [event for event in self.noted if type(event) is kind]
+    def emitted_of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.emitted if type(event) is kind]
 
     async def create_topic(self) -> None:
-        """Ask until both brokers are there and the topic is made."""
+        """Retry until both brokers are registered and the topic is created."""
         while True:
             connection = PeerConnection(*self.bootstrap[0], client_id="admin")
             try:
@@ -115,7 +115,7 @@ class SimulatedCluster:
 
 
 async def produce(cluster: SimulatedCluster, count: int, pause_seconds: float = 0.0, **settings: Any) -> int:
-    """Send `count` records over all partitions, and return how many are under way at the end."""
+    """Send `count` records over all partitions, and return how many are in flight at the end."""
     await cluster.create_topic()
     producer = cluster.producer(**settings)
     await producer.start()
@@ -135,20 +135,20 @@ async def read(cluster: SimulatedCluster) -> list[Any]:
 
 
 def assert_exactly_once(cluster: SimulatedCluster, count: int) -> None:
-    """Every record is there once, in order, where its acknowledgement says."""
+    """Every record is in the log once, in order, at the acknowledged offset."""
     records = cluster.run(read(cluster))
     assert sorted(record.key for record in records) == [f"key-{index:05d}" for index in range(count)]
     for partition in range(PARTITIONS):
         keys = [record.key for record in records if record.partition == partition]
         assert keys == sorted(keys), f"partition {partition} is out of order"
     places = {(record.partition, record.key): record.offset for record in records}
-    acknowledged = cluster.noted_of(RecordAcknowledged)
-    assert len(acknowledged) == count and cluster.noted_of(RecordFailed) == []
+    acknowledged = cluster.emitted_of(RecordAcknowledged)
+    assert len(acknowledged) == count and cluster.emitted_of(RecordFailed) == []
     assert all(places[event.partition, event.record_key] == event.offset for event in acknowledged)
 
 
 def test_records_arrive_once_and_in_order() -> None:
-    """The quiet case."""
+    """Without faults."""
     with SimulatedCluster(1) as cluster:
         assert cluster.run(produce(cluster, 400)) == 0
         assert_exactly_once(cluster, 400)
@@ -165,7 +165,7 @@ def kill_controller(cluster: SimulatedCluster) -> None:
 
 
 def lose_answers(cluster: SimulatedCluster) -> None:
-    """Reset the connection instead of the nth answer to Produce: the batch is in the log, and the producer does not know."""
+    """Reset the connection instead of sending the nth Produce response: the batch is in the log, and the producer does not know."""
     for nth in range(1, 200, 7):
         cluster.simulation.triggers.on_frame(
             lambda occasion: occasion.frame.cut(0) if occasion.frame else None, api_key=ApiKey.PRODUCE, is_response=True, nth=nth
@@ -174,19 +174,21 @@ def lose_answers(cluster: SimulatedCluster) -> None:
 
 @pytest.mark.parametrize("trouble", [kill_brokers, kill_controller, lose_answers])
 @pytest.mark.parametrize("seed", range(3))
-def test_records_arrive_once_whatever_happens(trouble: Callable[[SimulatedCluster], None], seed: int) -> None:
-    """KIP-98: retries carry their sequences, so that a broker tells them from new batches."""
+def test_records_arrive_once_under_faults(trouble: Callable[[SimulatedCluster], None], seed: int) -> None:
+    """KIP-98: retries keep their sequences, so that a broker can tell them from new batches."""
     with SimulatedCluster(seed) as cluster:
         trouble(cluster)
         assert cluster.run(produce(cluster, 600, pause_seconds=0.02)) == 0
         assert_exactly_once(cluster, 600)
         if trouble is lose_answers:
-            assert cluster.noted_of(DuplicateAnswered), "no retry met its own batch"
+            assert cluster.emitted_of(DuplicateAnswered), "no retry was a duplicate"
 
 
 @pytest.mark.parametrize("release", ["3.9", "3.5"])
-def test_every_producer_id_is_given_once(release: str) -> None:
-    """Two clients, two brokers, several blocks, a broker and the controller restarted meanwhile (KIP-730); also where brokers wait for blocks."""
+def test_every_producer_id_is_allocated_once(release: str) -> None:
+    """Two clients, two brokers, several blocks, with restarts of a broker and of the controller (KIP-730); also where
+    brokers wait for blocks.
+    """
     with SimulatedCluster(5, release) as cluster:
 
         async def ask(client_id: str) -> list[int]:
@@ -220,7 +222,7 @@ def test_clients_are_deterministic() -> None:
     assert history() == history()
 
 
-async def test_a_batch_with_a_wrong_checksum_is_not_read(make_world: MakeWorld) -> None:
+async def test_batch_with_a_wrong_checksum_is_not_returned(make_world: MakeWorld) -> None:
     """A reader verifies what it returns."""
     batch = bytearray(build_batch([Record(timestamp=1, key=b"k", value=b"v")]))
     batch[-2] ^= 1

@@ -1,4 +1,4 @@
-"""Which cluster a node of KRaft belongs to: the one that it is told, else the one of its directories, else the one that has no name of its own."""
+"""The cluster of a KRaft node: the configured one, else that of its directories, else the default one."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.node.conftest import MakeWorld
 OTHER = "b3RoZXItY2x1c3Rlci1pZA"
 
 
-def controller(tmp_path: Path, **told: str) -> NodeConfig:
+def controller(tmp_path: Path, **settings: str) -> NodeConfig:
     properties = {
         "process.roles": "controller",
         "node.id": "101",
@@ -25,11 +25,11 @@ def controller(tmp_path: Path, **told: str) -> NodeConfig:
         "controller.quorum.voters": "101@127.0.0.1:9193",
         "log.dirs": f"{tmp_path / 'data'},{tmp_path / 'second'}",
     }
-    return NodeConfig.parse({**properties, **{name.replace("_", "."): value for name, value in told.items()}})
+    return NodeConfig.parse({**properties, **{name.replace("_", "."): value for name, value in settings.items()}})
 
 
 def leave(directory: Path, version: int = KRAFT_VERSION) -> None:
-    """Leave what a node of another cluster, or kafka-storage, has written."""
+    """Leave the files of a node of another cluster, or of kafka-storage."""
     directory.mkdir()
     (directory / "meta.properties").write_bytes(build_meta_properties(MetaProperties(version=version, cluster_id=OTHER, node_id=101)))
 
@@ -37,10 +37,10 @@ def leave(directory: Path, version: int = KRAFT_VERSION) -> None:
 @pytest.mark.parametrize(
     ("place", "version", "wanted"), [("data", KRAFT_VERSION, OTHER), ("data", ZOOKEEPER_VERSION, OTHER), (None, KRAFT_VERSION, DEFAULT_CLUSTER_ID)]
 )
-async def test_a_node_that_is_told_no_cluster_belongs_to_that_of_its_directory(
+async def test_node_without_a_configured_cluster_id_uses_its_directorys(
     make_world: MakeWorld, tmp_path: Path, place: str | None, version: int, wanted: str
 ) -> None:
-    """Whoever wrote it: kafka-storage, a life in KRaft, or one in ZooKeeper mode, where the id came from ZooKeeper."""
+    """Whether kafka-storage wrote it, a KRaft node, or a broker in ZooKeeper mode that got the id from ZooKeeper."""
     if place is not None:
         leave(tmp_path / place, version)
     world = make_world()
@@ -49,12 +49,12 @@ async def test_a_node_that_is_told_no_cluster_belongs_to_that_of_its_directory(
         await node.start()
         await node.ready()
         await node.stop()
-    assert [event.cluster_id for event in world.noted_of(NodeStarted)] == [wanted]  # type: ignore[attr-defined]
+    assert [event.cluster_id for event in world.emitted_of(NodeStarted)] == [wanted]  # type: ignore[attr-defined]
     assert parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).cluster_id == wanted
 
 
-async def test_any_of_several_directories_says_it(make_world: MakeWorld, tmp_path: Path) -> None:
-    """A new disk in place of the first one gets the id that the others have."""
+async def test_any_of_several_directories_provides_the_cluster_id(make_world: MakeWorld, tmp_path: Path) -> None:
+    """A new disk in place of the first one gets the id of the others."""
     leave(tmp_path / "second")
     node = build_node(controller(tmp_path), make_world())
     await node.start()
@@ -62,13 +62,13 @@ async def test_any_of_several_directories_says_it(make_world: MakeWorld, tmp_pat
     assert parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).cluster_id == OTHER
 
 
-async def test_a_node_that_is_told_another_cluster_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
+async def test_configured_cluster_id_must_match_the_directory(make_world: MakeWorld, tmp_path: Path) -> None:
     leave(tmp_path / "data")
     with pytest.raises(ForeignDirectory, match="belongs to cluster b3RoZXItY2x1c3Rlci1pZA, not to somewhere"):
         await build_node(controller(tmp_path, kraftsim_cluster_id="somewhere"), make_world()).start()
 
 
-async def test_what_cannot_be_read_is_told_when_the_directory_is_loaded(make_world: MakeWorld, tmp_path: Path) -> None:
+async def test_unreadable_meta_properties_are_reported_at_load(make_world: MakeWorld, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_bytes(b"version=what")
     with pytest.raises(ValueError, match=r"meta\.properties cannot be read"):
@@ -88,27 +88,27 @@ async def test_what_cannot_be_read_is_told_when_the_directory_is_loaded(make_wor
         ("broker", {"../second/t-0/x.log": b""}, "second holds t-0 and no meta.properties"),
     ],
 )
-async def test_a_directory_that_lost_its_identity_is_not_formatted(
+async def test_directory_that_lost_its_meta_properties_is_not_formatted(
     make_world: MakeWorld, tmp_path: Path, role: str, files: dict[str, bytes], line: str
 ) -> None:
-    """Apache Kafka 3.9.1 and 4.4.0 end the start in each of these cases (MetaPropertiesEnsemble)."""
+    """Apache Kafka 3.9.1 and 4.4.0 fail at startup in each of these cases (MetaPropertiesEnsemble)."""
     for name, content in files.items():
         path = tmp_path / "data" / name
         (tmp_path / "data").mkdir(exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    told = {"process_roles": role}
+    config = {"process_roles": role}
     if role == "broker":
-        told |= {"listeners": "PLAINTEXT://127.0.0.1:0", "controller_quorum_voters": "7@127.0.0.1:9193"}
+        config |= {"listeners": "PLAINTEXT://127.0.0.1:0", "controller_quorum_voters": "7@127.0.0.1:9193"}
     before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
     with pytest.raises(ConfigError, match=line):
-        await build_node(controller(tmp_path, **told), make_world()).start()
+        await build_node(controller(tmp_path, **config), make_world()).start()
     assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", "meta.properties.tmp", "bootstrap.checkpoint"])
-def test_what_comes_before_formatting_is_no_data(make_world: MakeWorld, tmp_path: Path, name: str) -> None:
-    """A crash may end the formatting: the next start formats again."""
+def test_files_written_before_formatting_are_no_data(make_world: MakeWorld, tmp_path: Path, name: str) -> None:
+    """A crash may interrupt the formatting: the next start formats again."""
     world = make_world()
     (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "data" / name).write_bytes(b"")

@@ -1,4 +1,5 @@
-"""A compacted log says of every key, every producer and every transaction what it said before, however the cleaning ends.
+"""A compacted log has the same latest value of every key, and the same state of every producer and transaction, however
+the cleaning ends.
 
 Source: kafka.log.{LogCleaner, LogCleanerTest, LogCleanerIntegrationTest}, KIP-534, KIP-98.
 """
@@ -14,7 +15,7 @@ from kraftsim.node.found_record import searched
 from kraftsim.node.log_cleaning import CleaningCalledOff, UncleanableLog
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
-from tests.node.compaction_lab import KeyedLog, Told, Unhurried, opened, told
+from tests.node.compaction_lab import KeyedLog, Observed, Unhurried, opened, told
 
 R = TypeVar("R")
 
@@ -43,8 +44,10 @@ def names(sim: Simulation) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_compacted_log_tells_what_it_told(seed: int) -> None:
-    """Once, again with what was written since, and a third time when tombstones and markers may go: each is smaller, and says the same."""
+def test_compacted_log_has_the_same_latest_values(seed: int) -> None:
+    """Cleaned once, again with newer records, and a third time when tombstones and markers may be removed: each log
+    is smaller and equivalent.
+    """
     with simulation(seed) as sim:
 
         async def play() -> list[int]:
@@ -77,8 +80,8 @@ def test_a_compacted_log_tells_what_it_told(seed: int) -> None:
         assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
-def test_every_offset_is_found_in_what_is_left() -> None:
-    """Readers who ask for an offset that is gone get the next batch; by timestamp they find what a walk finds."""
+def test_every_offset_is_found_in_the_cleaned_log() -> None:
+    """A read at a removed offset returns the next batch; a search by timestamp finds what a scan finds."""
     with simulation(3) as sim:
 
         async def play() -> int:
@@ -98,11 +101,11 @@ def test_every_offset_is_found_in_what_is_left() -> None:
         assert run(sim, play()) > 20
 
 
-def test_a_map_without_room_for_all_keys_ends_the_cleaning_where_it_is_full() -> None:
-    """And the next one goes on from there: together they leave what one with room would have left."""
+def test_full_offset_map_ends_the_cleaning_early() -> None:
+    """The next cleaning continues from there: together they leave what one with a large map would leave."""
     with simulation(5) as sim, simulation(5) as other:
 
-        async def play() -> tuple[int, Told, Told]:
+        async def play() -> tuple[int, Observed, Observed]:
             keyed = await written(sim, 5)
             before, checkpoint, passes = told(keyed.log), None, 0
             while True:
@@ -114,7 +117,7 @@ def test_a_map_without_room_for_all_keys_ends_the_cleaning_where_it_is_full() ->
                 assert checkpoint is None or done.next_dirty_offset > checkpoint
                 checkpoint = done.next_dirty_offset
 
-        async def at_once() -> Told:
+        async def at_once() -> Observed:
             keyed = await written(other, 5)
             await keyed.clean()
             return told(keyed.log)
@@ -123,8 +126,8 @@ def test_a_map_without_room_for_all_keys_ends_the_cleaning_where_it_is_full() ->
         assert passes > 3 and before == after == run(other, at_once())
 
 
-def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
-    """Wherever it is when somebody wants the log for himself."""
+def test_cancelled_cleaning_leaves_nothing_behind() -> None:
+    """Wherever it is when another operation needs the log."""
     with simulation(6) as sim:
 
         async def play() -> int:
@@ -151,8 +154,8 @@ def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
         assert run(sim, play()) > 50
 
 
-def test_a_batch_that_rotted_is_not_copied() -> None:
-    """Nothing is swapped in: what stands before it may be all that is left one day."""
+def test_corrupted_batch_is_not_cleaned() -> None:
+    """No segment is swapped: the records before the corruption may be the only ones left."""
     with simulation(7) as sim:
 
         async def play() -> str:
@@ -170,7 +173,7 @@ def test_a_batch_that_rotted_is_not_copied() -> None:
 
 
 class Crash:
-    """Ends the process at the nth thing it does to its disk."""
+    """Ends the process at its nth disk operation."""
 
     def __init__(self, sim: Simulation, at: int, *, power_loss: bool) -> None:
         self.seen = 0
@@ -185,11 +188,13 @@ class Crash:
 
 
 def crashed(seed: int, at: int, *, power_loss: bool) -> bool | None:
-    """Crash at the nth step of a cleaning and look at what is left; tell whether a swap was under way, None if it ended before that step."""
+    """Crash at the nth step of a cleaning and inspect the result; return whether a swap was in progress, None if it
+    ended before that step.
+    """
     with simulation(seed * 10_000 + at) as sim:
         crash = Crash(sim, at, power_loss=power_loss)
 
-        async def begin() -> tuple[KeyedLog, Told]:
+        async def begin() -> tuple[KeyedLog, Observed]:
             keyed = await written(sim, seed, 60)
             return keyed, told(keyed.log)
 
@@ -204,7 +209,7 @@ def crashed(seed: int, at: int, *, power_loss: bool) -> bool | None:
         sim.host("a").platter.watch = None
         was_under_way = any(name.endswith((".cleaned", ".swap")) for name in names(sim))
 
-        async def look() -> Told:
+        async def look() -> Observed:
             return told((await opened(sim.world_of("a"), before.end_offset)).log)
 
         assert run(sim, look()) == before, f"seed {seed}, crash {at}"
@@ -214,8 +219,8 @@ def crashed(seed: int, at: int, *, power_loss: bool) -> bool | None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_a_crash_at_any_point_loses_nothing(seed: int, power_loss: bool) -> None:
-    """Whatever is found at the next start is sound, complete, and rid of what was left of the cleaning."""
+def test_crash_at_any_point_loses_nothing(seed: int, power_loss: bool) -> None:
+    """The log found at the next start is valid, complete, and without leftovers of the cleaning."""
     outcomes: list[bool] = []
     while (outcome := crashed(seed, len(outcomes) + 1, power_loss=power_loss)) is not None:
         outcomes.append(outcome)

@@ -1,4 +1,4 @@
-"""A node takes Kafka's own property files; whatever it cannot use is one line that names the key."""
+"""A node accepts Kafka's property files; an unusable value is reported in one line that names the key."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_defaults_are_those_of_kafka() -> None:
 
 
 def test_addresses_and_names_are_derived_as_in_kafka() -> None:
-    """advertised.listeners defaults to listeners, the inter-broker listener to PLAINTEXT, a controller listener speaks PLAINTEXT."""
+    """advertised.listeners defaults to listeners, the inter-broker listener to PLAINTEXT, and a controller listener uses PLAINTEXT."""
     config = NodeConfig.parse({**BROKER, "listeners": "plaintext://:9092, EXTERNAL://[::1]:9093", "listener.security.protocol.map": EXTERNAL_MAP})
     assert config.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("EXTERNAL", "::1", 9093))
     assert config.advertised_listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092), Endpoint("EXTERNAL", "::1", 9093))
@@ -48,7 +48,7 @@ def test_addresses_and_names_are_derived_as_in_kafka() -> None:
     assert NodeConfig.parse(CONTROLLER).is_controller
 
 
-def test_the_security_protocol_between_brokers_names_their_listener() -> None:
+def test_inter_broker_security_protocol_selects_the_listener() -> None:
     """KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol."""
     settings = {**BROKER, "listeners": "PLAINTEXT://h:1,SASL_PLAINTEXT://h:2", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
     login = {
@@ -98,8 +98,8 @@ EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
         ({"log.cleaner.min.cleanable.ratio": "1.5"}, "log.cleaner.min.cleanable.ratio: expected a number from 0 to 1, got '1.5'"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_that_names_the_key(changed: dict[str, str | None], line: str) -> None:
-    """As ConfigException does; the near match is ours."""
+def test_invalid_value_is_one_line_that_names_the_key(changed: dict[str, str | None], line: str) -> None:
+    """As in ConfigException; the suggested key is kraftsim's."""
     properties = {key: value for key, value in {**BROKER, **changed}.items() if value is not None}
     with pytest.raises(ConfigError) as refused:
         NodeConfig.parse(properties)
@@ -107,21 +107,21 @@ def test_what_cannot_be_used_is_one_line_that_names_the_key(changed: dict[str, s
     assert "\n" not in str(refused.value)
 
 
-def test_a_controller_must_be_a_voter() -> None:
+def test_controller_must_be_a_voter() -> None:
     """org.apache.kafka.raft.QuorumConfig: node.id must be among the voters."""
     with pytest.raises(ConfigError, match=r"controller 102 is not in controller\.quorum\.voters"):
         NodeConfig.parse({**CONTROLLER, "node.id": "102"})
 
 
-def test_keys_of_kafka_that_change_nothing_are_accepted_and_named() -> None:
-    """A property file of a real node works; a human is told what has no effect."""
+def test_unsupported_kafka_settings_are_accepted_and_listed() -> None:
+    """A property file of a real node works; a warning lists the settings without effect."""
     properties = {**BROKER, "num.io.threads": "8", "background.threads": "4"}
     NodeConfig.parse(properties)
     assert keys_without_effect(properties) == ["num.io.threads", "background.threads"]
 
 
-def test_all_unknown_keys_are_named_at_once_with_what_is_close() -> None:
-    """A property file of another product shows in one attempt what is not Kafka's."""
+def test_all_unknown_keys_are_listed_at_once_with_suggestions() -> None:
+    """One attempt shows every key of a foreign property file that is not Kafka's."""
     wrong = {"log4j.foo": "1", "confluent.metadata.topic": "x", "offset.topic.num.partitions": "3"}
     with pytest.raises(ConfigError) as refused:
         NodeConfig.parse({**BROKER, **wrong, "listener.name.plaintext.ssl.client.auht": "required"})
@@ -136,14 +136,14 @@ def test_all_unknown_keys_are_named_at_once_with_what_is_close() -> None:
 
 
 def test_every_setting_of_every_release_is_accepted() -> None:
-    """With its own default as the value; `unknown_keys` is empty for all of them, and for those of a listener."""
+    """With its own default as the value; `unknown_keys` is empty for all of them, also with a listener prefix."""
     names = [*all_broker_settings(), *(f"listener.name.internal.{name}" for name in listener_keys())]
     assert unknown_keys(dict.fromkeys(names, "")) == []
     assert {"group.share.max.size", "group.consumer.min.session.timeout.ms", "advertised.port"} <= all_broker_settings()
 
 
 @pytest.mark.parametrize(
-    ("told", "complaint"),
+    ("settings", "complaint"),
     [
         ({"num.io.threads": "many"}, "Invalid value many for configuration num.io.threads: Not a number of type INT"),
         ({"group.share.max.size": "0"}, "Invalid value 0 for configuration group.share.max.size: Value must be at least 10"),
@@ -151,14 +151,14 @@ def test_every_setting_of_every_release_is_accepted() -> None:
         ({"listener.name.plaintext.ssl.client.auth": "often"}, "String must be one of: required, requested, none"),
     ],
 )
-def test_values_are_checked_by_the_definition_of_the_release(told: dict[str, str], complaint: str) -> None:
+def test_values_are_validated_by_the_definition_of_the_release(settings: dict[str, str], complaint: str) -> None:
     """ConfigDef.parse; also of settings without effect."""
     with pytest.raises(ConfigError, match=complaint):
-        NodeConfig.parse({**BROKER, **told})
+        NodeConfig.parse({**BROKER, **settings})
 
 
-def test_older_names_say_the_same() -> None:
-    """log.dir stands in for log.dirs; up to 2.8 host and port stand in for listeners."""
+def test_older_names_are_equivalent() -> None:
+    """log.dir is the fallback of log.dirs; up to 2.8 host and port are the fallback of listeners."""
     old = {name: value for name, value in BROKER.items() if name not in ("listeners", "log.dirs", "advertised.listeners")}
     config = NodeConfig.parse({**old, "log.dir": "/d", "host.name": "127.0.0.1", "port": "9777", "advertised.host.name": "a"})
     assert config.log_dirs == ("/d",)

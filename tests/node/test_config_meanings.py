@@ -1,4 +1,4 @@
-"""Each setting with effect has one sentence, which DescribeConfigs tells a client that asks for it."""
+"""Each setting with effect has a one-sentence description, which DescribeConfigs returns on request."""
 
 import subprocess
 import sys
@@ -12,8 +12,8 @@ from tests.node.brokers import Client, running_cluster
 from tests.node.test_config import BROKER
 
 
-def test_every_setting_with_effect_has_a_sentence() -> None:
-    """No sentence is about a name that no release knows."""
+def test_every_setting_with_effect_has_a_description() -> None:
+    """No description belongs to a name that no release has."""
     ours = {name for name in declared_keys() if name.startswith("kraftsim.")}
     assert {name for name in declared_keys() - ours if meaning_of(name) is None} == set()
     known = {name for line in LINES for name in (*config_tables(line).broker, *config_tables(line).topic, *config_tables(line).internal)}
@@ -23,28 +23,28 @@ def test_every_setting_with_effect_has_a_sentence() -> None:
     assert all(line.count(" | ") == 1 and line.endswith(".") for line in TABLE.strip().splitlines())
 
 
-def test_a_client_that_asks_gets_the_sentences() -> None:
-    """include_documentation (KIP-569); a client that does not ask gets null."""
+def test_client_that_requests_documentation_gets_it() -> None:
+    """include_documentation (KIP-569); otherwise it is null."""
     with running_cluster() as cluster:
 
         async def ask(client: Client) -> None:
             resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["message.max.bytes", "num.io.threads"])
             for wanted in (True, False):
                 answer = await client.ask(DescribeConfigsRequest(resources=[resource], include_documentation=wanted), 4)
-                told = {row.name: row.documentation for row in answer.results[0].configs}
-                assert told == {"message.max.bytes": meaning_of("message.max.bytes") if wanted else None, "num.io.threads": None}
+                documentation = {row.name: row.documentation for row in answer.results[0].configs}
+                assert documentation == {"message.max.bytes": meaning_of("message.max.bytes") if wanted else None, "num.io.threads": None}
 
         cluster.run(ask)
 
 
-def test_a_start_does_not_load_the_sentences() -> None:
-    """They are 200 lines that few clients ask for."""
+def test_startup_does_not_load_the_descriptions() -> None:
+    """They are 200 lines that few clients request."""
     code = "import sys, kraftsim.node.describe_configs, kraftsim.node.config; sys.exit('kraftsim.node.config_meanings' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_sample_of_the_page_is_a_configuration() -> None:
-    """Each of its lines is known; what the file of keys holds is checked by the start."""
+def test_documented_sample_is_a_valid_configuration() -> None:
+    """Each of its keys is known; the key file's contents are validated at startup."""
     lines = SECURED.partition("```properties\n")[2].partition("```")[0].splitlines()
     config = NodeConfig.parse({**BROKER, **dict(line.split("=", 1) for line in lines)})
     assert config.listener_security_protocol_map["CLIENTS"] == "SASL_SSL"

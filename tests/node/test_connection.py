@@ -1,4 +1,4 @@
-"""What a client may do to a connection, and what becomes of it (SocketServer, KafkaApis; asked of Apache Kafka 3.9.1)."""
+"""What a client may do to a connection, and the consequences (SocketServer, KafkaApis; verified with Apache Kafka 3.9.1)."""
 
 import asyncio
 import socket
@@ -39,8 +39,8 @@ PROPERTIES = {
 
 
 @dataclass
-class Desk:
-    """A node of two APIs: ApiVersions, and InitProducerId, which does what `on_init` says."""
+class StubNode:
+    """A node of two APIs: ApiVersions, and InitProducerId, which calls `on_init`."""
 
     offer: ApiOffer
     on_init: Callable[[Call], Answer | Deferred]
@@ -48,19 +48,19 @@ class Desk:
     calls: list[Call] = field(default_factory=list)
 
     def later(self, call: Call) -> Deferred:
-        """Answer when the test says so."""
+        """Answer on command of the test."""
         self.deferred.append(Deferred())
         return self.deferred[-1]
 
 
-def count_up(desk: Desk, call: Call) -> Answer | Deferred:
+def count_up(stub_node: StubNode, call: Call) -> Answer | Deferred:
     """Serve InitProducerId."""
-    desk.calls.append(call)
-    return desk.on_init(call)
+    stub_node.calls.append(call)
+    return stub_node.on_init(call)
 
 
-HANDLERS: list[Handler[Desk]] = [
-    Handler(key=ApiKey.API_VERSIONS, handle=lambda desk, call: desk.offer.answer(call, FinalizedFeatures({"metadata.version": 21}, 7))),
+HANDLERS: list[Handler[StubNode]] = [
+    Handler(key=ApiKey.API_VERSIONS, handle=lambda stub_node, call: stub_node.offer.answer(call, FinalizedFeatures({"metadata.version": 21}, 7))),
     Handler(key=ApiKey.INIT_PRODUCER_ID, handle=count_up, refuse=lambda call, error: InitProducerIdResponse(error_code=error)),
 ]
 
@@ -69,7 +69,7 @@ HANDLERS: list[Handler[Desk]] = [
 class Server:
     """A listening node."""
 
-    desk: Desk
+    stub_node: StubNode
     shell: NodeShell
     listeners: Listeners
     world: WatchedWorld
@@ -82,7 +82,7 @@ class Server:
     async def closed_because(self) -> str:
         """Wait for the first connection to be gone and return why."""
         for _ in range(200):
-            closed = self.world.noted_of(ConnectionClosed)
+            closed = self.world.emitted_of(ConnectionClosed)
             if closed:
                 assert isinstance(closed[0], ConnectionClosed)
                 return closed[0].reason
@@ -98,13 +98,13 @@ class Client:
     writer: asyncio.StreamWriter
 
     async def frame(self) -> bytes:
-        """Read one answer without its size."""
+        """Read one response without its size."""
         async with asyncio.timeout(5):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             return await self.reader.readexactly(size)
 
     async def is_closed(self) -> bool:
-        """Read until the end and tell whether nothing came before it."""
+        """Read until the end and return whether there were no bytes before it."""
         async with asyncio.timeout(5):
             return await self.reader.read() == b""
 
@@ -134,16 +134,16 @@ async def serving(world: WatchedWorld, **changed: str) -> AsyncIterator[Server]:
     """Serve with other settings."""
     config = NodeConfig.parse({**PROPERTIES, **changed})
     offer = ApiOffer(RELEASED, [handler.key for handler in HANDLERS], {"metadata.version": (1, 21), "kraft.version": (0, 1)})
-    desk = Desk(offer, echo)
+    stub_node = StubNode(offer, echo)
     shell = NodeShell(world, config, lambda: listeners.abort())
     listeners = Listeners(shell)
-    await listeners.open(config.listeners, Dispatcher(desk, HANDLERS, offer))
-    yield Server(desk, shell, listeners, world)
+    await listeners.open(config.listeners, Dispatcher(stub_node, HANDLERS, offer))
+    yield Server(stub_node, shell, listeners, world)
     await listeners.close()
 
 
-async def test_pipelined_requests_are_answered_in_order_and_in_one_go(server: Server) -> None:
-    """pipelining works; every frame of a read is served."""
+async def test_pipelined_requests_are_answered_in_order_and_together(server: Server) -> None:
+    """Every complete frame of a read is served."""
     client = await server.connect()
     client.send(*(init(number) for number in range(100)))
     for number in range(100):
@@ -151,26 +151,26 @@ async def test_pipelined_requests_are_answered_in_order_and_in_one_go(server: Se
 
 
 def slow(call: Call) -> InitProducerIdResponse:
-    """Answer after four milliseconds in which nothing else happens."""
+    """Answer after blocking for four milliseconds."""
     time.sleep(0.004)
     return echo(call)
 
 
-async def test_a_client_with_many_slow_requests_does_not_hold_up_others(server: Server) -> None:
-    """Frames that came together are served for a turn at a time, and in their order."""
-    server.desk.on_init = slow
+async def test_client_with_many_slow_requests_does_not_delay_others(server: Server) -> None:
+    """Frames that arrived together are served for one turn at a time, and in order."""
+    server.stub_node.on_init = slow
     client, other = await server.connect(), await server.connect()
     client.send(*(init(number) for number in range(50)))
     other.send(init(999))
     assert [decode_response(22, 4, await client.frame())[0] for _ in range(50)] == list(range(50))
     assert decode_response(22, 4, await other.frame())[0] == 999
-    served = [call.correlation_id for call in server.desk.calls]
+    served = [call.correlation_id for call in server.stub_node.calls]
     assert served.index(999) < 10, "it is served in the second turn of the loop"
 
 
-async def test_requests_that_wait_for_their_turn_are_answered_after_the_end_of_input(server: Server) -> None:
-    """A client may have finished sending; one that is gone is served no further."""
-    server.desk.on_init = slow
+async def test_requests_waiting_for_a_turn_are_answered_after_end_of_input(server: Server) -> None:
+    """A client may have finished sending; one that disconnected is not served."""
+    server.stub_node.on_init = slow
     client, gone = await server.connect(), await server.connect()
     client.send(*(init(number) for number in range(20)))
     client.writer.write_eof()
@@ -180,13 +180,13 @@ async def test_requests_that_wait_for_their_turn_are_answered_after_the_end_of_i
     assert [decode_response(22, 4, await client.frame())[0] for _ in range(20)] == list(range(20))
     assert await client.is_closed()
     await asyncio.sleep(0.05)
-    assert sum(call.correlation_id >= 1000 for call in server.desk.calls) < 50
-    assert not server.world.noted_of(NodeFailed)
+    assert sum(call.correlation_id >= 1000 for call in server.stub_node.calls) < 50
+    assert not server.world.emitted_of(NodeFailed)
 
 
 @pytest.mark.parametrize("frame_events", ["true", "false"])
-async def test_a_client_that_is_silenced_is_not_served_what_it_sent_already(make_world: MakeWorld, frame_events: str) -> None:
-    """Requests behind the one whose client is above its quota wait for the end of the pause, also where many came in one read (KIP-219)."""
+async def test_muted_client_is_not_served_requests_it_already_sent(make_world: MakeWorld, frame_events: str) -> None:
+    """Requests behind one whose client exceeds its quota wait until the pause ends, also if they arrived in one read (KIP-219)."""
     async for server in serving(make_world(), **{"kraftsim.frame.events": frame_events}):
 
         def muting(call: Call) -> Answer:
@@ -194,16 +194,16 @@ async def test_a_client_that_is_silenced_is_not_served_what_it_sent_already(make
                 mute(call, 200)
             return echo(call)
 
-        server.desk.on_init = muting
+        server.stub_node.on_init = muting
         client = await server.connect()
         client.send(*(init(number) for number in range(10)))
         assert [decode_response(22, 4, await client.frame())[0] for _ in range(4)] == list(range(4))
         await asyncio.sleep(0.05)
-        assert [call.correlation_id for call in server.desk.calls] == list(range(4))
+        assert [call.correlation_id for call in server.stub_node.calls] == list(range(4))
         assert [decode_response(22, 4, await client.frame())[0] for _ in range(6)] == list(range(4, 10))
 
 
-async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
+async def test_frame_may_arrive_byte_by_byte(server: Server) -> None:
     """TCP has no frames."""
     client = await server.connect()
     for byte in init(5) + init(6):
@@ -212,52 +212,52 @@ async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
     assert [decode_response(22, 4, await client.frame())[0] for _ in range(2)] == [5, 6]
 
 
-async def test_requests_behind_a_deferred_answer_wait_for_it(server: Server) -> None:
-    """one request per connection is in process; another connection is not held up."""
-    server.desk.on_init = server.desk.later
+async def test_requests_behind_a_deferred_response_wait_for_it(server: Server) -> None:
+    """One request per connection is processed at a time; another connection is not delayed."""
+    server.stub_node.on_init = server.stub_node.later
     client, other = await server.connect(), await server.connect()
     client.send(init(1), init(2))
     await asyncio.sleep(0.05)
-    assert len(server.desk.calls) == 1
-    server.desk.on_init = echo
+    assert len(server.stub_node.calls) == 1
+    server.stub_node.on_init = echo
     other.send(init(9))
     assert decode_response(22, 4, await other.frame())[0] == 9
-    server.desk.deferred[0].complete(InitProducerIdResponse(producer_id=11))
+    server.stub_node.deferred[0].complete(InitProducerIdResponse(producer_id=11))
     first, second = await client.frame(), await client.frame()
     assert decode_response(22, 4, first) == (1, InitProducerIdResponse(producer_id=11))
     assert decode_response(22, 4, second)[0] == 2
 
 
-async def test_a_client_that_goes_away_is_not_waited_for(server: Server) -> None:
-    """A deferred answer without a client is dropped, and whoever works on it is told. (A client that only says it is done still gets it.)"""
-    server.desk.on_init = server.desk.later
+async def test_response_of_a_disconnected_client_is_dropped(server: Server) -> None:
+    """Its handler is notified. (A client that only half-closes still receives it.)"""
+    server.stub_node.on_init = server.stub_node.later
     client = await server.connect()
     client.send(init(1))
     await asyncio.sleep(0.05)
     abandoned: list[bool] = []
-    server.desk.deferred[0].when_abandoned(lambda: abandoned.append(True))
+    server.stub_node.deferred[0].when_abandoned(lambda: abandoned.append(True))
     client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.writer.transport.abort()
     assert await server.closed_because() == "peer"
-    assert abandoned == [True] and server.desk.deferred[0].is_abandoned
-    server.desk.deferred[0].complete(InitProducerIdResponse())
+    assert abandoned == [True] and server.stub_node.deferred[0].is_abandoned
+    server.stub_node.deferred[0].complete(InitProducerIdResponse())
 
 
-async def test_what_was_asked_before_a_half_close_is_answered(server: Server) -> None:
+async def test_request_sent_before_a_half_close_is_answered(server: Server) -> None:
     """a request written before the client half-closes is still answered."""
-    server.desk.on_init = server.desk.later
+    server.stub_node.on_init = server.stub_node.later
     client = await server.connect()
     client.send(init(1))
     client.writer.write_eof()
     await asyncio.sleep(0.05)
-    server.desk.deferred[0].complete(InitProducerIdResponse(producer_id=3))
+    server.stub_node.deferred[0].complete(InitProducerIdResponse(producer_id=3))
     assert decode_response(22, 4, await client.frame())[0] == 1
     assert await client.is_closed()
 
 
-async def test_without_an_answer_the_next_request_is_served(server: Server) -> None:
+async def test_request_without_a_response_is_followed_by_the_next(server: Server) -> None:
     """Produce with acks=0 has none."""
-    server.desk.on_init = lambda call: NO_ANSWER if call.correlation_id == 1 else echo(call)
+    server.stub_node.on_init = lambda call: NO_ANSWER if call.correlation_id == 1 else echo(call)
     client = await server.connect()
     client.send(init(1), init(2))
     assert decode_response(22, 4, await client.frame())[0] == 2
@@ -289,17 +289,17 @@ def head(api_key: int, api_version: int, rest: bytes = b"", correlation_id: int 
         (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is above the limit"),
     ],
 )
-async def test_what_cannot_be_served_closes_the_connection_without_an_answer(server: Server, sent: bytes, reason: str) -> None:
-    """bad sizes, unknown keys, keys of another listener, versions out of range, malformed bodies; the event says why."""
+async def test_invalid_request_closes_the_connection_without_a_response(server: Server, sent: bytes, reason: str) -> None:
+    """Bad sizes, unknown API keys, keys of another listener, unsupported versions, malformed bodies; the event has the reason."""
     client = await server.connect()
     client.send(init(1), sent, init(2))
     assert decode_response(22, 4, await client.frame())[0] == 1
     assert await client.is_closed()
     assert reason in await server.closed_because()
-    (refused,) = server.world.noted_of(RequestRefused)
+    (refused,) = server.world.emitted_of(RequestRefused)
     assert isinstance(refused, RequestRefused)
     assert reason in refused.reason and refused.action == "closed"
-    assert len(server.desk.calls) == 1
+    assert len(server.stub_node.calls) == 1
 
 
 async def test_bytes_behind_a_body_are_ignored(server: Server) -> None:
@@ -309,8 +309,8 @@ async def test_bytes_behind_a_body_are_ignored(server: Server) -> None:
     assert decode_response(22, 1, await client.frame())[0] == 7
 
 
-async def test_api_versions_of_the_future_is_answered_in_version_0(server: Server) -> None:
-    """v99 gives a 16-byte payload: correlation id, 35, one row; the connection stays usable."""
+async def test_unsupported_api_versions_request_is_answered_in_version_0(server: Server) -> None:
+    """v99 gets a 16-byte payload: correlation id, 35, one row; the connection remains usable."""
     client = await server.connect()
     client.send(head(18, 99, b"\0" + b"whatever"))
     assert await client.frame() == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4)
@@ -319,8 +319,8 @@ async def test_api_versions_of_the_future_is_answered_in_version_0(server: Serve
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-async def test_api_versions_lists_what_is_served(server: Server, version: int) -> None:
-    """Sorted by key; features from v3, those with a lowest level of 0 from v4 (KAFKA-17492). Unbuilt APIs are not listed."""
+async def test_api_versions_lists_the_served_apis(server: Server, version: int) -> None:
+    """Sorted by key; features from v3, those with a minimum level of 0 from v4 (KAFKA-17492). Unimplemented APIs are not listed."""
     client = await server.connect()
     request = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
     client.send(b"".join(request_chunks(18, version, 3, None, request)) * 2)
@@ -336,46 +336,46 @@ async def test_api_versions_lists_what_is_served(server: Server, version: int) -
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])
-async def test_a_software_name_that_is_none_is_refused(server: Server, name: str) -> None:
-    """error 42 and an empty list; the connection stays usable."""
+async def test_invalid_client_software_name_is_rejected(server: Server, name: str) -> None:
+    """Error 42 and an empty list; the connection remains usable."""
     client = await server.connect()
     client.send(b"".join(request_chunks(18, 3, 3, None, ApiVersionsRequest(client_software_name=name, client_software_version="1"))), init(1))
     assert decode_response(18, 3, await client.frame())[1] == ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     assert decode_response(22, 4, await client.frame())[0] == 1
 
 
-async def test_what_nobody_foresaw_is_answered_with_error_minus_one(server: Server) -> None:
+async def test_uncaught_exception_is_answered_with_error_minus_one(server: Server) -> None:
     """an uncaught exception becomes the request's error answer."""
     missing: dict[str, Message] = {}
-    server.desk.on_init = lambda call: missing["missing"]
+    server.stub_node.on_init = lambda call: missing["missing"]
     client = await server.connect()
     client.send(init(1))
     assert decode_response(22, 4, await client.frame())[1] == InitProducerIdResponse(error_code=-1)
-    (refused,) = server.world.noted_of(RequestRefused)
+    (refused,) = server.world.emitted_of(RequestRefused)
     assert isinstance(refused, RequestRefused)
     assert (refused.action, refused.reason) == ("answered", "the handler failed: KeyError: 'missing'")
 
 
-async def test_a_broken_belief_takes_the_node_down(server: Server) -> None:
-    """Assertions are the safety net: nothing is answered by a node that is wrong about itself."""
+async def test_failed_assertion_stops_the_node(server: Server) -> None:
+    """A node with an inconsistent state must not answer anything."""
 
     def mistaken(call: Call) -> Answer:
-        assert call is None, "what was believed"
+        assert call is None, "the assertion message"
         return NO_ANSWER
 
-    server.desk.on_init = mistaken
+    server.stub_node.on_init = mistaken
     client = await server.connect()
     client.send(init(1))
     with pytest.raises((ConnectionError, AssertionError)):
         assert not await client.is_closed()
     assert server.shell.is_dead
-    assert [event.reason.startswith("AssertionError: what was believed") for event in server.world.noted_of(NodeFailed)] == [True]  # type: ignore[attr-defined]
+    assert [event.reason.startswith("AssertionError: the assertion message") for event in server.world.emitted_of(NodeFailed)] == [True]  # type: ignore[attr-defined]
     async with asyncio.timeout(1):
         assert isinstance(await server.shell.failed(), AssertionError)
 
 
-async def test_a_client_that_does_not_read_is_no_longer_read(server: Server) -> None:
-    """The socket is the bound on what a client can make the node hold."""
+async def test_client_that_does_not_read_responses_is_no_longer_read(server: Server) -> None:
+    """The socket bounds what a client can make the node buffer."""
     client = await server.connect()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     chunk = b"".join(init(number) for number in range(2000))
@@ -383,9 +383,9 @@ async def test_a_client_that_does_not_read_is_no_longer_read(server: Server) -> 
     for _ in range(400):
         client.send(chunk)
         await asyncio.sleep(0.005)
-        if len(server.desk.calls) == served:
+        if len(server.stub_node.calls) == served:
             break
-        served = len(server.desk.calls)
+        served = len(server.stub_node.calls)
     else:
         raise AssertionError("the node kept on reading")
     client.reader._transport.resume_reading()  # type: ignore[attr-defined]
@@ -393,7 +393,7 @@ async def test_a_client_that_does_not_read_is_no_longer_read(server: Server) -> 
         assert decode_response(22, 4, await client.frame())[0] == number % 2000
 
 
-async def test_an_idle_connection_is_closed(make_world: MakeWorld) -> None:
+async def test_idle_connection_is_closed(make_world: MakeWorld) -> None:
     """connections.max.idle.ms."""
     async for server in serving(make_world(), **{"connections.max.idle.ms": "101"}):
         client = await server.connect()
@@ -401,27 +401,27 @@ async def test_an_idle_connection_is_closed(make_world: MakeWorld) -> None:
         client.send(init(1))
         await client.frame()
         await asyncio.sleep(0.06)
-        assert server.world.noted_of(ConnectionClosed) == []
+        assert server.world.emitted_of(ConnectionClosed) == []
         assert await client.is_closed()
         assert await server.closed_because() == "idle"
 
 
-async def test_every_frame_is_noted_if_asked_for(server: Server) -> None:
-    """kraftsim.frame.events: both directions, with the name of the connection that both of its ends agree on."""
+async def test_every_frame_emits_an_event_if_enabled(server: Server) -> None:
+    """kraftsim.frame.events: both directions, with a connection name on which both ends agree."""
     client = await server.connect()
     client.send(init(1))
     await client.frame()
     own, peer = client.writer.get_extra_info("sockname"), client.writer.get_extra_info("peername")
     link = f"{own[0]}:{own[1]}>{peer[0]}:{peer[1]}"
-    (received,), (sent,) = server.world.noted_of(FrameReceived), server.world.noted_of(FrameSent)
+    (received,), (sent,) = server.world.emitted_of(FrameReceived), server.world.emitted_of(FrameSent)
     assert isinstance(received, FrameReceived) and isinstance(sent, FrameSent)
     assert (received.link, received.size_bytes, received.is_response) == (link, len(init(1)) - 4, False)
     assert (sent.link, sent.api_key, sent.correlation_id, sent.is_response) == (link, 22, 1, True)
-    assert len(server.world.noted_of(ConnectionOpened)) == 1
+    assert len(server.world.emitted_of(ConnectionOpened)) == 1
 
 
-async def test_a_port_in_use_is_one_clear_line(server: Server) -> None:
-    """And what was opened before it is closed again."""
+async def test_port_in_use_is_one_clear_line(server: Server) -> None:
+    """And listeners that were already opened are closed again."""
     taken = server.listeners.bound["PLAINTEXT"].port
     listeners = Listeners(server.shell)
     with pytest.raises(ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"):

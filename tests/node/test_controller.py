@@ -1,4 +1,4 @@
-"""A controller over real sockets and real files: what it writes, what it answers, and what survives its end."""
+"""A controller over real sockets and real files: its writes, its responses, and its durable state."""
 
 import asyncio
 from pathlib import Path
@@ -59,7 +59,7 @@ RESTART_RECORDS = 2
 
 
 def frame(api_key: int, api_version: int, correlation_id: int, body: object) -> bytes:
-    """A request as it stands inside an envelope: header and body, no size."""
+    """A request inside an envelope: header and body, without size."""
     return b"".join(request_chunks(api_key, api_version, correlation_id, "client", body))[4:]
 
 
@@ -67,8 +67,10 @@ def batches_of(path: Path) -> list[RecordBatch]:
     return list(split_batches(path.read_bytes()))
 
 
-async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records(make_world: MakeWorld, tmp_path: Path) -> None:
-    """KIP-595 and KIP-866: one control batch, then one batch with the level of the cluster; quorum-state names the winner (facts 2.3, 2.12, 2.14)."""
+async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(make_world: MakeWorld, tmp_path: Path) -> None:
+    """KIP-595 and KIP-866: one control batch, then one batch with the metadata.version; quorum-state names the leader
+    (facts 2.3, 2.12, 2.14).
+    """
     world = make_world()
     async with running_controller(world):
         log = tmp_path / "data" / "__cluster_metadata-0"
@@ -89,17 +91,17 @@ async def test_a_fresh_log_begins_with_a_leader_change_and_the_bootstrap_records
         )
         assert (log / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
         assert f"cluster.id={CLUSTER_ID}" in (tmp_path / "data" / "meta.properties").read_text()
-    assert world.noted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0, leader_id=101, voter_count=1)]
-    assert world.noted_of(MetadataCommitted) == [
+    assert world.emitted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0, leader_id=101, voter_count=1)]
+    assert world.emitted_of(MetadataCommitted) == [
         MetadataCommitted(leader_epoch=1, high_watermark=1),
         MetadataCommitted(leader_epoch=1, high_watermark=5),
         MetadataCommitted(leader_epoch=1, high_watermark=FRESH_END),
     ]
-    assert world.noted_of(NodeReady) == [NodeReady()]
+    assert world.emitted_of(NodeReady) == [NodeReady()]
 
 
-async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWorld, tmp_path: Path, figures) -> None:
-    """Facts 1.1: answer and record of the first block, for broker 1 at epoch 6."""
+async def test_producer_id_block_is_byte_identical_to_kafkas(make_world: MakeWorld, tmp_path: Path, figures) -> None:
+    """Facts 1.1: response and record of the first block, for broker 1 at epoch 6."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
@@ -114,14 +116,14 @@ async def test_a_block_of_producer_ids_is_the_bytes_of_kafka(make_world: MakeWor
         )
         second = await broker.allocate()
         assert (second.producer_id_start, second.producer_id_len) == (1000, 1000)
-    assert world.noted_of(ProducerIdBlockAllocated) == [
+    assert world.emitted_of(ProducerIdBlockAllocated) == [
         ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=0, next_producer_id=1000, offset=7),
         ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=1000, next_producer_id=2000, offset=8),
     ]
 
 
-async def test_a_controller_of_an_older_release_writes_an_older_log(make_world: MakeWorld) -> None:
-    """3.5 knows no metadata transactions and no log directories; its level is 3.5-IV2."""
+async def test_controller_of_an_older_release_writes_an_older_log(make_world: MakeWorld) -> None:
+    """3.5 supports neither metadata transactions nor log directories; its level is 3.5-IV2."""
     async with (
         running_controller(make_world(), Parts.for_release(release("3.5"))) as controller,
         connected(controller.addresses["CONTROLLER"]) as broker,
@@ -133,8 +135,8 @@ async def test_a_controller_of_an_older_release_writes_an_older_log(make_world: 
 
 
 @pytest.mark.parametrize("epoch_change", [-1, +1, -1 - FIRST_BROKER_EPOCH])
-async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeWorld, epoch_change: int, figures) -> None:
-    """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the answer stay 0 (facts 1.3, 1.4)."""
+async def test_only_the_current_broker_epoch_gets_a_block(make_world: MakeWorld, epoch_change: int, figures) -> None:
+    """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the response are 0 (facts 1.3, 1.4)."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
         broker.broker_epoch += epoch_change
@@ -149,20 +151,20 @@ async def test_only_the_present_epoch_of_a_broker_gets_a_block(make_world: MakeW
         assert (await broker.allocate()).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_blocks_go_on_after_a_kill(make_world: MakeWorld) -> None:
-    """What was answered is in the log: the next incarnation wins a new epoch and hands out the next block (KAFKA-10527, KIP-730)."""
+async def test_block_allocation_continues_after_a_kill(make_world: MakeWorld) -> None:
+    """Every answered block is in the log: the next incarnation wins a new epoch and allocates the next block (KAFKA-10527, KIP-730)."""
     starts = []
     for incarnation in (1, 2, 3):
         world = make_world()
         async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
             await broker.register(incarnation=incarnation)
             starts += [(await broker.allocate()).producer_id_start for _ in range(2)]
-        assert [event.leader_epoch for event in world.noted_of(ControllerElected)] == [incarnation]  # type: ignore[attr-defined]
+        assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [incarnation]  # type: ignore[attr-defined]
     assert starts == [0, 1000, 2000, 3000, 4000, 5000]
 
 
-async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWorld) -> None:
-    """A stopped controller resigns, and comes back with everything it knew."""
+async def test_clean_stop_leaves_a_usable_log(make_world: MakeWorld) -> None:
+    """A stopped controller resigns, and has its complete state after the restart."""
     world = make_world()
     controller = Controller(world, controller_config(), parts())
     await controller.start()
@@ -171,18 +173,18 @@ async def test_a_stop_in_good_order_leaves_a_log_that_goes_on(make_world: MakeWo
         await broker.register()
         await broker.allocate()
         await controller.stop()
-    assert world.noted_of(ControllerResigned) == [ControllerResigned(leader_epoch=1, reason="stopping")]
-    assert world.noted_of(NodeStopped) == [NodeStopped(reason="stopped")]
+    assert world.emitted_of(ControllerResigned) == [ControllerResigned(leader_epoch=1, reason="stopping")]
+    assert world.emitted_of(NodeStopped) == [NodeStopped(reason="stopped")]
     world = make_world()
     async with running_controller(world) as controller:
         assert controller.ledger.state.producer_ids.next_producer_id == 1000
         assert controller.ledger.state.cluster.broker(1) is not None
-    [recovered] = world.noted_of(LogRecovered)
+    [recovered] = world.emitted_of(LogRecovered)
     assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=8, cut_bytes=0, clean=False)
 
 
-async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path: Path) -> None:
-    """Bytes that are not a whole batch were never flushed, so nobody was told of them."""
+async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Bytes that are not a whole batch were never flushed, so no client received a response."""
     async with running_controller(make_world()):
         pass
     path = tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
@@ -190,11 +192,11 @@ async def test_a_torn_tail_is_cut_and_said_to_be(make_world: MakeWorld, tmp_path
     world = make_world()
     async with running_controller(world) as controller:
         assert controller.raft.log_end_offset == FRESH_END + RESTART_RECORDS
-    [recovered] = world.noted_of(LogRecovered)
+    [recovered] = world.emitted_of(LogRecovered)
     assert (recovered.next_offset, recovered.cut_bytes) == (FRESH_END, 4)  # type: ignore[attr-defined]
 
 
-async def test_a_registration_is_refused_with_a_reason(make_world: MakeWorld) -> None:
+async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWorld) -> None:
     """INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another incarnation is alive."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
@@ -202,12 +204,12 @@ async def test_a_registration_is_refused_with_a_reason(make_world: MakeWorld) ->
         await broker.register()
         await broker.beat(FIRST_BROKER_EPOCH)
         assert (await broker.register(incarnation=2)).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert [event.error_code for event in world.noted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
-    assert [event.broker_epoch for event in world.noted_of(BrokerRegistered)] == [FIRST_BROKER_EPOCH]  # type: ignore[attr-defined]
+    assert [event.error_code for event in world.emitted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
+    assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [FIRST_BROKER_EPOCH]  # type: ignore[attr-defined]
 
 
-async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
-    """KIP-631: caught up at the offset of the registration; unfenced when it wants to; out again when it falls silent."""
+async def test_broker_is_unfenced_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
+    """KIP-631: caught up to the offset of the registration; unfenced on request; fenced again when heartbeats stop."""
     world = make_world()
     settings = {"broker_session_timeout_ms": "150", "broker_heartbeat_interval_ms": "50"}
     async with running_controller(world, **settings) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
@@ -220,14 +222,14 @@ async def test_a_broker_is_let_in_once_it_has_read_its_registration(make_world: 
         let_in = await broker.beat(FIRST_BROKER_EPOCH)
         assert (let_in.is_caught_up, let_in.is_fenced) == (True, False)
         async with asyncio.timeout(5):
-            while not world.noted_of(BrokerFenced):
+            while not world.emitted_of(BrokerFenced):
                 await asyncio.sleep(0.05)
-    assert world.noted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)]
+    assert world.emitted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)]
     fenced = BrokerFenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH, reason="session timed out", session_timeout_ms=150)
-    assert world.noted_of(BrokerFenced) == [fenced]
+    assert world.emitted_of(BrokerFenced) == [fenced]
 
 
-async def test_a_broker_that_leads_nothing_may_shut_down_at_once(make_world: MakeWorld) -> None:
+async def test_broker_without_leadership_may_shut_down_immediately(make_world: MakeWorld) -> None:
     """Controlled shutdown of a broker without partitions."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
@@ -236,7 +238,7 @@ async def test_a_broker_that_leads_nothing_may_shut_down_at_once(make_world: Mak
         assert (answer.is_fenced, answer.should_shut_down) == (True, True)
 
 
-async def test_no_op_records_keep_the_log_moving(make_world: MakeWorld) -> None:
+async def test_no_op_records_advance_the_log(make_world: MakeWorld) -> None:
     """metadata.max.idle.interval.ms (KIP-835)."""
     async with running_controller(make_world(), metadata_max_idle_interval_ms="20") as controller:
         await asyncio.sleep(0.2)
@@ -246,8 +248,8 @@ async def test_no_op_records_keep_the_log_moving(make_world: MakeWorld) -> None:
 # Fetch ---------------------------------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_observer_reads_the_log_and_learns_what_is_committed(make_world: MakeWorld) -> None:
-    """Whole batches from the offset on; the answer names the leader (facts 2.7)."""
+async def test_observer_reads_the_log_and_learns_what_is_committed(make_world: MakeWorld) -> None:
+    """Whole batches from the offset on; the response names the leader (facts 2.7)."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         answer = await broker.fetch()
         data = metadata_partition(answer)
@@ -259,8 +261,8 @@ async def test_an_observer_reads_the_log_and_learns_what_is_committed(make_world
         assert (endpoint.node_id, endpoint.port) == (101, controller.addresses["CONTROLLER"].port)
 
 
-async def test_a_fetch_waits_until_something_is_committed(make_world: MakeWorld) -> None:
-    """The long poll ends with the commit, and the same answer carries the records and the high watermark that covers them."""
+async def test_fetch_waits_until_records_are_committed(make_world: MakeWorld) -> None:
+    """The commit completes the fetch, whose response contains the records and the high watermark that covers them."""
     async with running_controller(make_world()) as controller:
         address = controller.addresses["CONTROLLER"]
         async with connected(address) as fetcher, connected(address, 2) as broker:
@@ -274,7 +276,7 @@ async def test_a_fetch_waits_until_something_is_committed(make_world: MakeWorld)
             assert data.high_watermark == FRESH_END + 1
 
 
-async def test_a_fetch_that_waited_in_vain_is_answered_empty(make_world: MakeWorld) -> None:
+async def test_fetch_without_new_records_returns_empty_after_its_wait(make_world: MakeWorld) -> None:
     """max_wait_ms."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.fetch()
@@ -296,10 +298,10 @@ async def test_a_fetch_that_waited_in_vain_is_answered_empty(make_world: MakeWor
         ({"max_wait_ms": -1}, None, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_a_fetch_that_makes_no_sense_is_refused(
+async def test_invalid_fetch_is_rejected(
     make_world: MakeWorld, arguments: dict[str, Any], top_level: ErrorCode | None, of_partition: ErrorCode | None
 ) -> None:
-    """Facts 2.7: 104 and 42 for the whole request, 42, 74 and 75 for the partition; those still name the leader."""
+    """Facts 2.7: 104 and 42 for the whole request, 42, 74 and 75 for the partition; the latter still name the leader."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         answer = await broker.fetch(**arguments)
         if top_level is not None:
@@ -309,8 +311,8 @@ async def test_a_fetch_that_makes_no_sense_is_refused(
         assert (data.error_code, data.high_watermark, data.current_leader.leader_id) == (of_partition, -1, 101)
 
 
-async def test_before_version_13_a_fetch_is_refused(make_world: MakeWorld) -> None:
-    """The metadata topic is known by its id only (facts 2.1)."""
+async def test_fetch_before_version_13_is_rejected(make_world: MakeWorld) -> None:
+    """The metadata topic is identified by its id only (facts 2.1)."""
     async with (
         running_controller(make_world()) as controller,
         connected(controller.addresses["CONTROLLER"], own_versions={18: (0, 4), 1: (4, 12)}) as broker,
@@ -319,8 +321,10 @@ async def test_before_version_13_a_fetch_is_refused(make_world: MakeWorld) -> No
         assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
 
 
-async def test_a_log_that_diverges_is_told_where(make_world: MakeWorld) -> None:
-    """KIP-595: the epoch that both may share, and where it ends here. An epoch older than the log ends where the log begins (facts 2.7)."""
+async def test_diverging_fetch_returns_the_diverging_epoch(make_world: MakeWorld) -> None:
+    """KIP-595: the latest epoch that both may share, and its end here. An epoch older than the log ends where the log
+    begins (facts 2.7).
+    """
     async with running_controller(make_world()):
         pass
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
@@ -343,8 +347,8 @@ async def unfenced(broker: BrokerStandIn) -> BrokerStandIn:
     return broker
 
 
-async def test_topics_are_created_each_by_itself(make_world: MakeWorld) -> None:
-    """One is made, one is refused, in one answer; the records are one batch."""
+async def test_topics_of_a_request_are_created_independently(make_world: MakeWorld) -> None:
+    """One is created, one is rejected, in one response; the records are one batch."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await unfenced(broker)
@@ -357,12 +361,12 @@ async def test_topics_are_created_each_by_itself(make_world: MakeWorld) -> None:
         assert [(topic.name, topic.error_code) for topic in twice.topics] == [("b", ErrorCode.INVALID_REQUEST)]
         again = await broker.ask(CreateTopicsRequest(topics=topics[:1]))
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert [event.topic for event in world.noted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
-    assert [(event.topic, event.error_code) for event in world.noted_of(TopicRefused)] == [("a/b", 17), ("b", 42), ("orders", 36)]  # type: ignore[attr-defined]
+    assert [event.topic for event in world.emitted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
+    assert [(event.topic, event.error_code) for event in world.emitted_of(TopicRefused)] == [("a/b", 17), ("b", 42), ("orders", 36)]  # type: ignore[attr-defined]
 
 
-async def test_a_forwarded_request_is_answered_as_if_it_came_itself(make_world: MakeWorld) -> None:
-    """KIP-590: the answer inside carries the inner correlation id and version."""
+async def test_forwarded_request_is_answered_as_if_sent_directly(make_world: MakeWorld) -> None:
+    """KIP-590: the inner response has the inner correlation id and version."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await unfenced(broker)
         inner = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
@@ -392,8 +396,8 @@ ASKED = frame(20, 6, 1, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")],
         ({"request_data": frame(63, 1, 1, BrokerHeartbeatRequest(broker_id=1))}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_forwarded_is_refused(make_world: MakeWorld, changes: dict[str, bytes | None], error: ErrorCode) -> None:
-    """Who asked, from where, what: looked at in this order, as Apache Kafka does; the connection stays.   Source: EnvelopeUtils."""
+async def test_invalid_envelope_is_rejected(make_world: MakeWorld, changes: dict[str, bytes | None], error: ErrorCode) -> None:
+    """Principal, client address, request: checked in this order, as in Apache Kafka; the connection stays open.   Source: EnvelopeUtils."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         fields = {"request_data": ASKED, "request_principal": ANONYMOUS, "client_host_address": bytes(4)} | changes
         answer = await broker.ask(EnvelopeRequest(**fields))
@@ -401,7 +405,7 @@ async def test_what_cannot_be_forwarded_is_refused(make_world: MakeWorld, change
         assert (await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))).error_code == 0
 
 
-async def test_a_controller_says_what_it_serves_and_at_which_level(make_world: MakeWorld) -> None:
+async def test_controller_returns_its_apis_and_finalized_features(make_world: MakeWorld) -> None:
     """KIP-584: the finalized level of metadata.version, and the offset at which it was read."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         answer = await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
@@ -429,8 +433,8 @@ def refuse_write(controller: Controller) -> None:
 
 
 @pytest.mark.parametrize("refuse, operation", [(refuse_flush, "flush"), (refuse_write, "write")])
-async def test_a_disk_that_refuses_takes_the_controller_down(make_world: MakeWorld, refuse: Any, operation: str) -> None:
-    """After a failed flush nobody knows what is on the disk (fsyncgate): nothing is answered, what was not committed is undone."""
+async def test_disk_error_stops_the_controller(make_world: MakeWorld, refuse: Any, operation: str) -> None:
+    """After a failed flush the contents of the disk are unknown (fsyncgate): nothing is answered, and uncommitted changes are reverted."""
     world = make_world()
     async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
@@ -439,9 +443,9 @@ async def test_a_disk_that_refuses_takes_the_controller_down(make_world: MakeWor
             await broker.allocate()
         assert isinstance(await asyncio.wait_for(controller.failed(), 1), OSError)
         assert controller.ledger.state.producer_ids.next_producer_id == 0
-    assert [event.operation for event in world.noted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
-    assert world.noted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
-    assert len(world.noted_of(NodeFailed)) == 1 and world.noted_of(ProducerIdBlockAllocated) == []
+    assert [event.operation for event in world.emitted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
+    assert world.emitted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
+    assert len(world.emitted_of(NodeFailed)) == 1 and world.emitted_of(ProducerIdBlockAllocated) == []
 
 
 @pytest.mark.parametrize(
@@ -452,7 +456,7 @@ async def test_a_disk_that_refuses_takes_the_controller_down(make_world: MakeWor
         ("__cluster_metadata-0/quorum-state", "not json", "cannot be read"),
     ],
 )
-async def test_a_directory_that_is_not_this_nodes_is_refused(make_world: MakeWorld, tmp_path: Path, path: str, text: str, complaint: str) -> None:
+async def test_foreign_directory_is_rejected(make_world: MakeWorld, tmp_path: Path, path: str, text: str, complaint: str) -> None:
     """One clear line, and nothing is left open."""
     file = tmp_path / "data" / path
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whatever comes in at a controller's listener: an answer or a closed connection, never a dead controller, never a hang."""
+"""For any input a controller sends a response or closes the connection; it never stops or hangs."""
 
 import asyncio
 from contextlib import suppress
@@ -31,62 +31,62 @@ FIRST_VERSION_WITH_TOPIC_ID = 13
 
 
 async def talk(controller: Controller, frames: list[bytes]) -> None:
-    """Send frames on a connection of their own and wait until the controller has nothing more to say."""
+    """Send frames on a new connection and wait until the controller has no more to send."""
     address = controller.addresses["CONTROLLER"]
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(b"".join(frames))
     writer.write_eof()
-    with suppress(ConnectionResetError):  # closed while it had more to read
+    with suppress(ConnectionResetError):  # closed with unread bytes
         await asyncio.wait_for(reader.read(), 5)
     writer.close()
     assert not controller.shell.is_dead
 
 
-def arbitrary_frames(controller: Controller, chance: Random) -> list[bytes]:
-    """Requests of served APIs in served versions with arbitrary contents, some of them damaged."""
+def arbitrary_frames(controller: Controller, rng: Random) -> list[bytes]:
+    """Requests of served APIs in served versions with random contents, some of them damaged."""
     frames = []
     for _ in range(MESSAGES_A_ROUND):
-        api_key, (first, last) = chance.choice(list(controller.offer.served.items()))
-        version = chance.randint(max(first, versions_of(api_key)[0]), last)
-        body = example(layout_of(request_class(api_key), version), chance.randrange)
-        make_plausible(body, version, chance)
-        frame = bytearray(b"".join(request_chunks(api_key, version, chance.randrange(2**31), "fuzz", body)))
-        if chance.random() < 0.3:
-            frame[chance.randrange(4, len(frame))] ^= 1 << chance.randrange(8)
+        api_key, (first, last) = rng.choice(list(controller.offer.served.items()))
+        version = rng.randint(max(first, versions_of(api_key)[0]), last)
+        body = example(layout_of(request_class(api_key), version), rng.randrange)
+        make_plausible(body, version, rng)
+        frame = bytearray(b"".join(request_chunks(api_key, version, rng.randrange(2**31), "fuzz", body)))
+        if rng.random() < 0.3:
+            frame[rng.randrange(4, len(frame))] ^= 1 << rng.randrange(8)
         frames.append(bytes(frame))
     return frames
 
 
-def make_plausible(body: Message, version: int, chance: Random) -> None:
-    """Bend some fields so that the request gets past the first checks half of the time, and never waits for long."""
+def make_plausible(body: Message, version: int, rng: Random) -> None:
+    """Adjust some fields so that the request passes the first checks half of the time, and never waits for long."""
     if isinstance(body, FetchRequest):
         body.max_wait_ms = min(body.max_wait_ms, 10)
-    if not chance.randrange(2):
+    if not rng.randrange(2):
         return
     if isinstance(body, BrokerRegistrationRequest):
         body.cluster_id = CLUSTER_ID
-        body.broker_id = chance.randrange(4)
+        body.broker_id = rng.randrange(4)
         body.features = [Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)]
-        body.log_dirs = [chance.randbytes(16)]
+        body.log_dirs = [rng.randbytes(16)]
     elif isinstance(body, FetchRequest) and version >= FIRST_VERSION_WITH_TOPIC_ID:
-        partition = FetchPartition(current_leader_epoch=1, fetch_offset=chance.randrange(9), last_fetched_epoch=chance.randrange(2))
+        partition = FetchPartition(current_leader_epoch=1, fetch_offset=rng.randrange(9), last_fetched_epoch=rng.randrange(2))
         body.cluster_id = None
         body.topics = [FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])]
     elif isinstance(body, BrokerHeartbeatRequest | AllocateProducerIdsRequest):
-        body.broker_id = chance.randrange(4)
-        body.broker_epoch = chance.randrange(5, 15)
+        body.broker_id = rng.randrange(4)
+        body.broker_epoch = rng.randrange(5, 15)
     elif isinstance(body, EnvelopeRequest):
-        inner = example(layout_of(CreateTopicsRequest, 7), chance.randrange)
+        inner = example(layout_of(CreateTopicsRequest, 7), rng.randrange)
         body.request_data = b"".join(request_chunks(ApiKey.CREATE_TOPICS, 7, 1, None, inner))[4:]
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_arbitrary_requests_do_no_harm(make_world: MakeWorld, seed: int) -> None:
-    """The controller goes on: it still registers brokers and hands out blocks, and its log can be read back."""
-    chance = Random(seed)
+async def test_random_requests_do_no_harm(make_world: MakeWorld, seed: int) -> None:
+    """The controller still registers brokers and allocates blocks, and its log can be read back."""
+    rng = Random(seed)
     async with running_controller(make_world()) as controller:
         for _ in range(ROUNDS):
-            await talk(controller, arbitrary_frames(controller, chance))
+            await talk(controller, arbitrary_frames(controller, rng))
         async with connected(controller.addresses["CONTROLLER"], 77) as broker:
             assert (await broker.register()).error_code == ErrorCode.NONE
             assert (await broker.allocate()).producer_id_len == 1000
@@ -95,8 +95,10 @@ async def test_arbitrary_requests_do_no_harm(make_world: MakeWorld, seed: int) -
         assert controller.raft.log_end_offset == end_offset + 2, "a LeaderChange and a registration"
 
 
-async def test_rubbish_closes_the_connection_and_says_why(make_world: MakeWorld) -> None:
-    """Facts 6.1, 6.2: what is no frame, no known key, no offered version or no body ends the connection without an answer."""
+async def test_garbage_closes_the_connection_with_a_reason(make_world: MakeWorld) -> None:
+    """Facts 6.1, 6.2: an invalid frame, an unknown API key, an unsupported version or a malformed body closes the
+    connection without a response.
+    """
     world = make_world()
     rubbish = {
         "negative size": b"\xff\xff\xff\xff",
@@ -104,17 +106,17 @@ async def test_rubbish_closes_the_connection_and_says_why(make_world: MakeWorld)
         "unknown key": bytes.fromhex("0000000a 03e8 0000 00000001 ffff"),
         "a key of brokers": bytes.fromhex("0000000a 0003 0001 00000001 ffff"),
         "unknown version": bytes.fromhex("0000000b 0043 0009 00000001 ffff 00"),
-        "a cut body": bytes.fromhex("0000000e 0043 0000 00000001 ffff 00 000000"),
+        "a truncated body": bytes.fromhex("0000000e 0043 0000 00000001 ffff 00 000000"),
         "no header": bytes.fromhex("00000003 004300"),
     }
     async with running_controller(world) as controller:
         for frame in rubbish.values():
             await talk(controller, [frame])
-    assert len(world.noted_of(RequestRefused)) == len(rubbish)
+    assert len(world.emitted_of(RequestRefused)) == len(rubbish)
 
 
-async def test_a_request_that_no_batch_can_hold_is_refused(make_world: MakeWorld) -> None:
-    """Records of one request go into one batch, and a batch is what a follower can fetch: RECORD_LIST_TOO_LARGE, and nothing is made."""
+async def test_request_too_large_for_one_batch_is_rejected(make_world: MakeWorld) -> None:
+    """The records of a request form one batch, which followers must be able to fetch: RECORD_LIST_TOO_LARGE, and nothing is created."""
     async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
         await broker.register()
         await broker.beat(broker.broker_epoch)

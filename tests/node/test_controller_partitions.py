@@ -1,6 +1,6 @@
-"""Partitions over a controller's own listener: three brokers that are none, and what the controller does for them by itself.
+"""Partition management through a controller's listener: three stand-in brokers, and the controller's background work.
 
-What every request is answered in all its cases is asked of Apache Kafka: tests/apache_kafka/test_partition_rules.py.
+tests/apache_kafka/test_partition_rules.py compares the response to every request with Apache Kafka.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SET = 0
 
 @dataclass
 class Stage:
-    """A controller and brokers 1, 2 and 3, in service; the topic t has partition 0 on all of them, led by broker 1."""
+    """A controller and unfenced brokers 1, 2 and 3; the topic t has partition 0 on all of them, led by broker 1."""
 
     controller: Controller
     brokers: dict[int, BrokerStandIn]
@@ -58,7 +58,7 @@ class Stage:
         topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows, configs=settings)
         assert (await self.ask(CreateTopicsRequest(topics=[topic]))).topics[0].error_code == ErrorCode.NONE
 
-    async def alter(self, asker: int, isr: list[int]) -> Any:
+    async def alter(self, requester: int, isr: list[int]) -> Any:
         held = self.partition
         row = AlterPartitionData(
             partition_index=0,
@@ -67,7 +67,7 @@ class Stage:
             new_isr_with_epochs=[BrokerState(broker_id=member, broker_epoch=self.brokers[member].broker_epoch) for member in isr],
         )
         topic = AlterPartitionTopic(topic_id=self.topic_id, partitions=[row])
-        answer = await self.ask(AlterPartitionRequest(broker_id=asker, broker_epoch=self.brokers[asker].broker_epoch, topics=[topic]))
+        answer = await self.ask(AlterPartitionRequest(broker_id=requester, broker_epoch=self.brokers[requester].broker_epoch, topics=[topic]))
         assert answer.error_code == ErrorCode.NONE
         return answer.topics[0].partitions[0]
 
@@ -93,8 +93,8 @@ async def staged(make_world: MakeWorld, **settings: str) -> AsyncIterator[Stage]
         yield Stage(controller, brokers)
 
 
-async def test_a_leader_alters_the_isr_and_a_granted_isr_completes_a_move(make_world: MakeWorld) -> None:
-    """The leader that is moved away hears that another leads now, and the change is made all the same."""
+async def test_alter_partition_that_completes_a_reassignment(make_world: MakeWorld) -> None:
+    """The leader that is moved away is notified of the new leader, and the change is applied."""
     async with staged(make_world) as stage:
         await stage.create()
         row = await stage.alter(1, [1, 2])
@@ -108,8 +108,8 @@ async def test_a_leader_alters_the_isr_and_a_granted_isr_completes_a_move(make_w
         assert not stage.partition.is_reassigning
 
 
-async def test_leaders_go_back_to_those_who_are_preferred(make_world: MakeWorld) -> None:
-    """Some time after the imbalance showed (leader.imbalance.check.interval.seconds)."""
+async def test_preferred_leaders_are_elected_periodically(make_world: MakeWorld) -> None:
+    """Some time after the imbalance appeared (leader.imbalance.check.interval.seconds)."""
     async with staged(make_world, leader_imbalance_check_interval_seconds="1") as stage:
         await stage.create()
         await stage.brokers[1].beat(CAUGHT_UP, want_fence=True)
@@ -121,8 +121,8 @@ async def test_leaders_go_back_to_those_who_are_preferred(make_world: MakeWorld)
         assert stage.partition.leader_epoch == 2
 
 
-async def test_leaders_stay_where_nobody_balances(make_world: MakeWorld) -> None:
-    """auto.leader.rebalance.enable=false; people can ask."""
+async def test_leaders_stay_without_automatic_rebalancing(make_world: MakeWorld) -> None:
+    """auto.leader.rebalance.enable=false; an operator can request an election."""
     async with staged(make_world, leader_imbalance_check_interval_seconds="1", auto_leader_rebalance_enable="false") as stage:
         await stage.create()
         await stage.brokers[1].beat(CAUGHT_UP, want_fence=True)
@@ -135,8 +135,8 @@ async def test_leaders_stay_where_nobody_balances(make_world: MakeWorld) -> None
         assert stage.partition.leader == 1
 
 
-async def test_a_leaderless_partition_gets_an_unclean_leader_once_that_is_allowed(make_world: MakeWorld) -> None:
-    """Looked for from time to time (unclean.leader.election.interval.ms); what the others had is lost."""
+async def test_leaderless_partition_gets_an_unclean_leader_once_allowed(make_world: MakeWorld) -> None:
+    """Checked periodically (unclean.leader.election.interval.ms); records that only the other replicas had are lost."""
     async with staged(make_world, unclean_leader_election_interval_ms="200") as stage:
         await stage.create()
         await stage.alter(1, [1])
@@ -149,11 +149,11 @@ async def test_a_leaderless_partition_gets_an_unclean_leader_once_that_is_allowe
         await stage.until(lambda: stage.partition.leader == 2)
         assert (stage.partition.isr, stage.partition.leader_recovery_state) == ((2,), 1)
         world = stage.controller.world
-        await stage.until(lambda: world.noted_of(PartitionChanged)[-1].leader_recovery_state == 1)  # type: ignore[attr-defined]
+        await stage.until(lambda: world.emitted_of(PartitionChanged)[-1].leader_recovery_state == 1)  # type: ignore[attr-defined]
 
 
-async def test_the_nodes_own_properties_can_allow_unclean_leaders(make_world: MakeWorld) -> None:
-    """unclean.leader.election.enable of the controller holds for topics that say nothing."""
+async def test_node_properties_can_enable_unclean_election(make_world: MakeWorld) -> None:
+    """unclean.leader.election.enable of the controller applies to topics that do not set it."""
     async with staged(make_world, unclean_leader_election_enable="true") as stage:
         await stage.create()
         await stage.alter(1, [1])
@@ -161,7 +161,7 @@ async def test_the_nodes_own_properties_can_allow_unclean_leaders(make_world: Ma
         assert (stage.partition.leader, stage.partition.isr) == (2, (2,))
 
 
-async def test_a_replica_in_a_directory_that_is_lost_leads_no_more(make_world: MakeWorld) -> None:
+async def test_replica_in_a_failed_directory_loses_leadership(make_world: MakeWorld) -> None:
     """KIP-858: the broker names a directory that it never registered."""
     async with staged(make_world) as stage:
         await stage.create()
@@ -176,8 +176,8 @@ async def test_a_replica_in_a_directory_that_is_lost_leads_no_more(make_world: M
         assert (stage.partition.leader, stage.partition.isr) == (2, (2, 3))
 
 
-async def test_a_request_without_time_is_not_carried_out(make_world: MakeWorld) -> None:
-    """REQUEST_TIMED_OUT, as Apache Kafka answers what waited for too long before it was looked at."""
+async def test_request_without_time_left_is_not_executed(make_world: MakeWorld) -> None:
+    """REQUEST_TIMED_OUT, as in Apache Kafka if a request waited too long in the queue."""
     async with staged(make_world) as stage:
         await stage.create()
         answer = await stage.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=0))
@@ -187,11 +187,11 @@ async def test_a_request_without_time_is_not_carried_out(make_world: MakeWorld) 
         assert answer.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         answer = await stage.ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=0))
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert stage.controller.world.noted_of(TopicDeleted) == []  # type: ignore[attr-defined]
+        assert stage.controller.world.emitted_of(TopicDeleted) == []  # type: ignore[attr-defined]
 
 
-async def test_topics_are_not_deleted_where_that_is_switched_off(make_world: MakeWorld) -> None:
-    """delete.topic.enable=false; before version 3 there is no error of its own for it."""
+async def test_topic_deletion_can_be_disabled(make_world: MakeWorld) -> None:
+    """delete.topic.enable=false; before version 3 there is no specific error for it."""
     async with staged(make_world, delete_topic_enable="false") as stage:
         await stage.create()
         answer = await stage.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))

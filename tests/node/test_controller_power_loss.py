@@ -1,4 +1,4 @@
-"""A controller in virtual time whose power fails at the worst moments: what it answered must still be true afterwards."""
+"""A controller in virtual time that loses power at the worst times: what it answered must remain valid."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ BLOCKS = 6
 
 
 class CountsBeforeTheFlush(Leadership):
-    """What KAFKA-10533 was about."""
+    """The bug of KAFKA-10533."""
 
     def _counted_end_offset(self, log: RaftLog) -> int:
         return log.end_offset
@@ -32,7 +32,7 @@ async def run_controller(simulation: Simulation, controller_parts: Parts) -> Non
 
 
 async def ask_for_blocks(count: int) -> list[int]:
-    """Ask until so many blocks were answered; whoever loses the connection comes back."""
+    """Request until so many blocks were allocated; reconnect after a lost connection."""
     starts: list[int] = []
     while len(starts) < count:
         connection = PeerConnection(HOST, PORT, client_id="1", request_timeout_ms=500)
@@ -44,7 +44,7 @@ async def ask_for_blocks(count: int) -> list[int]:
                 continue
             while len(starts) < count:
                 answer = await broker.allocate()
-                assert answer.error_code == ErrorCode.NONE, "whoever was registered is served, as long as the connection lives"
+                assert answer.error_code == ErrorCode.NONE, "a registered broker is served as long as the connection is open"
                 starts.append(answer.producer_id_start)
         except OSError:
             await asyncio.sleep(0.05)
@@ -54,7 +54,7 @@ async def ask_for_blocks(count: int) -> list[int]:
 
 
 def play(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]:
-    """Cut the power at the nth flush of the metadata log, give it back a second later, and return the first ids of all blocks answered."""
+    """Power off at the nth flush of the metadata log, restart a second later, and return the first ids of all allocated blocks."""
     with Simulation(seed) as simulation:
         simulation.add_host(HOST)
         simulation.add_host("broker-1")
@@ -74,21 +74,21 @@ def play(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, 12))
 @pytest.mark.parametrize("seed", range(4))
-def test_no_block_is_answered_twice_whenever_the_power_fails(seed: int, nth: int, moment: str) -> None:
-    """A block is answered only when its record survives a loss of power (KIP-730, KAFKA-10533)."""
+def test_no_block_is_allocated_twice_after_any_power_loss(seed: int, nth: int, moment: str) -> None:
+    """A block is returned only once its record survives a power loss (KIP-730, KAFKA-10533)."""
     starts = play(seed, nth, moment, parts())
     assert starts == sorted(set(starts))
 
 
-def test_a_leader_that_counts_too_early_answers_a_block_twice() -> None:
-    """The test above can fail: with the bug some of these runs hand out the same block again."""
+def test_committing_unflushed_records_allocates_a_block_twice() -> None:
+    """The test above can fail: with the bug some of these runs allocate the same block again."""
     histories = [play(0, nth, "before", parts(leadership=CountsBeforeTheFlush)) for nth in range(4, 12)]
     twice = [starts for starts in histories if starts != sorted(set(starts))]
     assert twice
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
-    """Determinism of the controller and its clients: byte for byte."""
+def test_same_seed_gives_the_same_history() -> None:
+    """Determinism of the controller and its clients: byte-identical event logs."""
 
     def history() -> bytes:
         with Simulation(7) as simulation:

@@ -1,6 +1,7 @@
-"""Coordinators read back from their compacted logs what they knew: offsets and transactions, after a stop, a kill and a loss of power.
+"""Coordinators load offsets and transactions from their compacted logs, after a stop, a kill and a power loss.
 
-Source: GroupMetadataManager.loadGroupsAndOffsets, TransactionStateManager.loadTransactionMetadata, kafka.log.LogCleaner.
+Source: GroupMetadataManager.loadGroupsAndOffsets, TransactionStateManager.loadTransactionMetadata,
+kafka.log.LogCleaner.
 """
 
 import pytest
@@ -17,7 +18,7 @@ ROUNDS = 40
 
 
 def end(cluster: Cluster, way: str) -> None:
-    """Let the broker end in one of three ways, and start it again."""
+    """End the broker in one of three ways, and restart it."""
     if way == "stop":
         cluster.stop("broker-1")
     else:
@@ -28,15 +29,15 @@ def end(cluster: Cluster, way: str) -> None:
 
 
 def records_in(cluster: Cluster, topic: str) -> int:
-    """Return how many records there are in all partitions of a topic."""
+    """Return the number of records in all partitions of a topic."""
     disk = cluster.simulation.world_of("broker-1").disk
     files = [f"{name}/{file}" for name in disk.list("") if name.startswith(f"{topic}-") for file in disk.list(name) if file.endswith(".log")]
     return sum(batch.record_count for file in files for batch in split_batches(disk.read(file)))
 
 
 @pytest.mark.parametrize("way", ["stop", "kill", "power loss"])
-def test_a_group_coordinator_knows_its_offsets_after_compaction(way: str) -> None:
-    """Of forty commits a few records are left."""
+def test_group_coordinator_loads_its_offsets_after_compaction(way: str) -> None:
+    """Of forty commits a few records remain."""
     few = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "1", "offsets_topic_segment_bytes": "600"}
     with running_cluster(**CLEANING, **few, log_flush_interval_messages="1") as cluster:
 
@@ -49,7 +50,7 @@ def test_a_group_coordinator_knows_its_offsets_after_compaction(way: str) -> Non
 
         cluster.run(commits)
         cluster.simulation.run_for(5)
-        assert [event for event in cluster.noted(LogCleaned) if event.topic == "__consumer_offsets"]
+        assert [event for event in cluster.emitted(LogCleaned) if event.topic == "__consumer_offsets"]
         assert records_in(cluster, "__consumer_offsets") < ROUNDS / 2
         end(cluster, way)
         cluster.run(coordinator_of)
@@ -57,8 +58,8 @@ def test_a_group_coordinator_knows_its_offsets_after_compaction(way: str) -> Non
 
 
 @pytest.mark.parametrize("way", ["stop", "kill", "power loss"])
-def test_a_transaction_coordinator_knows_its_transactions_after_compaction(way: str) -> None:
-    """The last record of an id says its epoch and its state; the one before it went."""
+def test_transaction_coordinator_loads_its_state_after_compaction(way: str) -> None:
+    """The last record of an id has its epoch and its state; earlier ones are removed."""
     few = {
         "transaction_state_log_replication_factor": "1",
         "transaction_state_log_min_isr": "1",
@@ -83,7 +84,7 @@ def test_a_transaction_coordinator_knows_its_transactions_after_compaction(way: 
         before = cluster.run(transactions)
         assert before is not None and before[0] == "Ongoing" and before[2] == ROUNDS // 2
         cluster.simulation.run_for(5)
-        assert [event for event in cluster.noted(LogCleaned) if event.topic == "__transaction_state"]
+        assert [event for event in cluster.emitted(LogCleaned) if event.topic == "__transaction_state"]
         assert records_in(cluster, "__transaction_state") < ROUNDS
         end(cluster, way)
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum (55) in every version: what an older one lacks is left out, and the rest is said."""
+"""DescribeQuorum (55) in every version: an older one omits later fields, and returns the rest."""
 
 import pytest
 
@@ -14,8 +14,10 @@ METADATA_LOG = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_what_a_version_lacks_is_left_out(make_world: MakeWorld, version: int) -> None:
-    """Nodes and directories came with v2 (KIP-853), times with v1 (KIP-836). An observer with a directory reads along: there is something to lose."""
+async def test_fields_of_later_versions_are_omitted(make_world: MakeWorld, version: int) -> None:
+    """Nodes and directories came with v2 (KIP-853), timestamps with v1 (KIP-836). An observer with a directory
+    ensures that there is something to omit.
+    """
     async with running_controller(make_world()) as controller:
         address = controller.addresses["CONTROLLER"]
         async with connected(address, OBSERVER) as observer:

@@ -1,4 +1,4 @@
-"""Connections that are too many, or come too fast, in virtual time: who waits, for how long, and who is closed (KIP-402, KIP-612)."""
+"""Connections above a limit or rate, in virtual time: which are delayed, for how long, and which are closed (KIP-402, KIP-612)."""
 
 import asyncio
 
@@ -9,7 +9,9 @@ from tests.node.brokers import BROKER_PORT, Client, Cluster, running_cluster
 
 
 def answered_after(cluster: Cluster, count: int, wait_s: float = 20) -> list[float | None]:
-    """Connect so often at once and ask; return after how many seconds each was answered, None for those that were closed or still wait."""
+    """Open so many connections at once and send a request on each; return the seconds until each response, None for
+    those that were closed or still wait.
+    """
 
     async def ask() -> float | None:
         connection = PeerConnection("broker-1", BROKER_PORT, client_id="test")
@@ -30,8 +32,8 @@ def answered_after(cluster: Cluster, count: int, wait_s: float = 20) -> list[flo
     return found  # type: ignore[return-value]
 
 
-def test_who_comes_too_fast_is_served_later() -> None:
-    """At two per second twenty are let in at once; those behind them half a second, and then a second apart."""
+def test_connections_above_the_rate_are_delayed() -> None:
+    """At two per second twenty are accepted at once; the next after half a second, and further ones one second apart."""
     with running_cluster(1, max_connection_creation_rate="2") as cluster:
         found = answered_after(cluster, 24)
         times = sorted(each for each in found if each is not None)
@@ -39,8 +41,8 @@ def test_who_comes_too_fast_is_served_later() -> None:
         assert [round(each, 1) for each in times[20:]] == [0.5, 1.0, 2.0, 3.0], times
 
 
-def test_who_finds_no_room_is_served_when_somebody_goes() -> None:
-    """max.connections: the connection is there, and waits."""
+def test_connection_above_the_limit_is_served_when_another_closes() -> None:
+    """max.connections: the connection is established, and waits."""
     with running_cluster(1, max_connections="3") as cluster:
 
         async def fill(client: Client) -> None:
@@ -60,9 +62,9 @@ def test_who_finds_no_room_is_served_when_somebody_goes() -> None:
         cluster.run(fill)
 
 
-def test_too_many_from_one_address_are_closed() -> None:
-    """The others go on."""
+def test_too_many_connections_of_one_address_are_closed() -> None:
+    """Other addresses are not affected."""
     with running_cluster(1, max_connections_per_ip="2") as cluster:
         found = answered_after(cluster, 5)
         assert sum(each is not None for each in found) == 2
-        assert [event.reason for event in cluster.noted(ConnectionClosed, "broker-1")].count("too many connections") == 3
+        assert [event.reason for event in cluster.emitted(ConnectionClosed, "broker-1")].count("too many connections") == 3

@@ -1,7 +1,8 @@
-"""A batch that is in the leader's log, and on no other replica, comes again: with five batches the answer waits, with KIP-758's range it does not.
+"""A retried batch that is in the leader's log but not replicated: with five batches the response waits for replication,
+with KIP-758's range it does not.
 
-So the leader can be killed, and what was called a duplicate is nowhere: that everything up to the latest sequence is durable does not hold.
-Source: KIP-758 (Proposed Changes); UnifiedLog and ReplicaManager.appendRecords for what is shipped.
+If the leader is then killed the reported duplicate exists nowhere: not everything up to the latest sequence is durable.
+Source: KIP-758 (Proposed Changes); UnifiedLog and ReplicaManager.appendRecords for the shipped rule.
 """
 
 import pytest
@@ -26,7 +27,7 @@ def request(sequence: int) -> ProduceRequest:
 
 
 @pytest.mark.parametrize("kind, answered", [("five-batches", None), ("latest-batch", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
-def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | None, figures) -> None:
+def test_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | None, figures) -> None:
     with Simulation(5) as simulation:
         spec = ClusterSpec(brokers=3, settings={**SETTINGS, "kraftsim.producer.state": kind}, seed=5)
         cluster = SimulatedCluster(spec, simulation)
@@ -34,7 +35,7 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         simulation.run_until(cluster.wait_until_ready())
         simulation.run_until(create_topic(cluster.addresses, "t", 1, 3))
         host = simulation.add_host("writer")
-        told: dict[str, ProduceResponse] = {}
+        responses: dict[str, ProduceResponse] = {}
 
         async def connected(name: str) -> PeerConnection:
             connection = PeerConnection(name, 9092, client_id="writer", world=simulation.world_of(host))
@@ -44,7 +45,7 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         async def ask(name: str, connection: PeerConnection, sequence: int) -> None:
             def take(answer: Message | OSError) -> None:
                 if isinstance(answer, ProduceResponse):
-                    told[name] = answer
+                    responses[name] = answer
 
             connection.send(request(sequence), take, api_version=9)
 
@@ -59,7 +60,7 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         assert first is not None and second is not None and third is not None and fourth is not None
         simulation.run_until(simulation.spawn(host, ask("0", first, 0)))
         simulation.run_for(1)
-        assert told["0"].responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert responses["0"].responses[0].partition_responses[0].error_code == ErrorCode.NONE
         for name in followers:
             simulation.pause(name)
         simulation.run_until(simulation.spawn(host, ask("1", first, 1)))
@@ -70,10 +71,10 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         simulation.run_for(0.1)
         simulation.run_until(simulation.spawn(host, ask("2 again", fourth, 2)))
         simulation.run_for(0.2)
-        assert not {"1", "2", "3"} & told.keys(), "nobody has copied them; the first is on its way to who stands still"
-        again = told.get("2 again")
-        told_again = again and int(again.responses[0].partition_responses[0].error_code)
-        assert told_again == answered
+        assert not {"1", "2", "3"} & responses.keys(), "no follower has them; the first response is on its way to a paused follower"
+        again = responses.get("2 again")
+        retried = again and int(again.responses[0].partition_responses[0].error_code)
+        assert retried == answered
         simulation.kill(leader)
         for name in followers:
             simulation.resume(name)
@@ -81,4 +82,4 @@ def test_a_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | N
         sizes = {name: len(data) for name, data in cluster.segment_files().items() if "/t-0/" in name}
         led, one, other = (sizes[f"{name}/t-0/00000000000000000000.log"] for name in (leader, *followers))
         assert led == 2 * one == 2 * other
-        figures(**{f"told_{kind}": told_again, f"leader_bytes_{kind}": led, f"survivor_bytes_{kind}": one})
+        figures(**{f"told_{kind}": retried, f"leader_bytes_{kind}": led, f"survivor_bytes_{kind}": one})

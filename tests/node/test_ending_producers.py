@@ -1,8 +1,10 @@
-"""758-29: transactional producers that take the next epoch at the end of the sequence numbers, at brokers of each release.
+"""758-29: transactional producers that take the next epoch when their sequences are exhausted, at brokers of each
+release.
 
-The end is moved to 5, so that the second transaction of four records would go across it. Up to 2.4 InitProducerId does not say who asks: the producer
-gets its next epoch, and so does a producer that another one has fenced. It cannot end its numbers and stay fenced; going round needs the window.
-With transaction.version 2 (from 4.0 on) each transaction has an epoch of its own, and none of these comes to the end.
+The limit is lowered to 5, so that the second transaction of four records would cross it. Up to 2.4 InitProducerId does
+not name the producer: the producer gets its next epoch, and so does a fenced producer. It cannot bump its epoch and
+stay fenced; wrapping around needs the window. With transaction.version 2 (since 4.0) each transaction has its own
+epoch, and none of them reaches the limit.
 Source: KIP-758 (Rejected Alternatives), KIP-360, KIP-890.
 """
 
@@ -44,13 +46,15 @@ class NearSender(EndingSender):
 
 
 class NearProducer(EndingTransactionalProducer):
-    """Takes the next epoch behind six records of a partition."""
+    """Takes the next epoch after six records of a partition."""
 
     sender_class = NearSender
 
 
-class Played:
-    """Three transactions of four records, then a successor with the same transactional id, then the first producer asks for its next epoch."""
+class ReleaseResult:
+    """Three transactions of four records, then a successor with the same transactional id, then the first producer
+    requests its next epoch.
+    """
 
     def __init__(self, release: Release) -> None:
         self.outcomes: list[str] = []
@@ -67,14 +71,14 @@ class Played:
             simulation.run_until(create_topic(self.cluster.addresses, "t", 1, 1))
             first, successor = (self._client(simulation, name) for name in ("first", "successor"))
             host = simulation.add_host("application")
-            simulation.run_until(simulation.spawn(host, self._play(first, successor)), 300)
+            simulation.run_until(simulation.spawn(host, self._run(first, successor)), 300)
 
     def _client(self, simulation: Simulation, name: str) -> TransactionalClient:
         settings = TransactionalSettings(transactional_id="x", producer=ProducerSettings(linger_ms=0, batch_size_bytes=1))
         world = simulation.world_of(simulation.add_host(name))
         return TransactionalClient(world, bootstrap=self.cluster.addresses, client_id=name, settings=settings, rules=NearProducer)
 
-    async def _play(self, first: TransactionalClient, successor: TransactionalClient) -> None:
+    async def _run(self, first: TransactionalClient, successor: TransactionalClient) -> None:
         await first.init()
         for number in range(3):
             self.outcomes.append(await _copy(first, str(number)))
@@ -94,13 +98,13 @@ class Played:
 
 
 @cache
-def played_at(line: str) -> Played:
-    """Return what was seen at brokers of a release; it is played once in each process."""
-    return Played(release_of(line))
+def result_at(line: str) -> ReleaseResult:
+    """Return the result at brokers of a release; it runs once in each process."""
+    return ReleaseResult(release_of(line))
 
 
 async def _copy(client: TransactionalClient, name: str) -> str:
-    """Write four records in a transaction and commit it; return what became of it."""
+    """Write four records in a transaction and commit it; return the result."""
     try:
         await client.begin()
         for number in range(4):
@@ -113,22 +117,22 @@ async def _copy(client: TransactionalClient, name: str) -> str:
 
 
 @pytest.mark.parametrize("release", releases(), ids=lambda release: release.name)
-def test_a_transactional_producer_ends_its_numbers_at_brokers_of_each_release(release: Release) -> None:
-    played = played_at(release.name)
+def test_transactional_producer_exhausts_its_sequences_at_each_release(release: Release) -> None:
+    result = result_at(release.name)
     if release.name.startswith("4."):
-        assert (played.outcomes, played.epochs) == ([COMMITTED] * 3, [1, 2, 3]), "each end of a transaction brings an epoch"
+        assert (result.outcomes, result.epochs) == ([COMMITTED] * 3, [1, 2, 3]), "each end of a transaction bumps the epoch"
     else:
-        assert (played.outcomes, played.epochs) == ([COMMITTED, ABORTED, COMMITTED], [0, 1, 1])
+        assert (result.outcomes, result.epochs) == ([COMMITTED, ABORTED, COMMITTED], [0, 1, 1])
     if release.name in ("2.3", "2.4"):
-        assert (played.error, played.next_epoch) == (ErrorCode.NONE, played.epochs[-1] + 2), "the request does not say who asks"
-        assert played.is_successor_fenced
+        assert (result.error, result.next_epoch) == (ErrorCode.NONE, result.epochs[-1] + 2), "the request does not name the producer"
+        assert result.is_successor_fenced
     else:
-        assert played.error in FENCED
-        assert not played.is_successor_fenced
+        assert result.error in FENCED
+        assert not result.is_successor_fenced
 
 
-def test_brokers_that_give_a_fenced_producer_its_next_epoch_are_those_of_two_releases(figures) -> None:
-    refusals = {release.name: played_at(release.name).error in FENCED for release in releases()}
+def test_only_two_releases_return_the_next_epoch_to_a_fenced_producer(figures) -> None:
+    refusals = {release.name: result_at(release.name).error in FENCED for release in releases()}
     unable = [name for name, is_refused in refusals.items() if not is_refused]
     assert unable == ["2.3", "2.4"]
     figures(releases_played=len(refusals), unable_releases=" and ".join(unable))

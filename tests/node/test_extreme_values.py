@@ -1,4 +1,4 @@
-"""A broker serves on under each extreme value of each dynamic setting that it has accepted."""
+"""A broker continues to serve with each extreme value of each dynamic setting that it has accepted."""
 
 import asyncio
 
@@ -18,11 +18,11 @@ OWN_LAYER = 2
 NUMBERS = {ConfigType.INT: 31, ConfigType.LONG: 63}
 """kind -> bits of the greatest value."""
 LIMIT_S = 5
-"""Longest simulated time until a value that was accepted is in use."""
+"""The maximum simulated time until an accepted value takes effect."""
 
 
 def extremes(kind: ConfigType) -> list[str]:
-    """Return the values of a kind at which arithmetic goes wrong; the node refuses what is out of range."""
+    """Return the values of a kind at which arithmetic goes wrong; the node rejects what is out of range."""
     if kind in NUMBERS:
         highest = 2 ** NUMBERS[kind] - 1
         return [str(value) for value in (-highest - 1, -1, 0, 1, highest)]
@@ -40,24 +40,24 @@ async def alter(client: Client, name: str, operation: int, value: str | None) ->
 
 
 async def is_in_use(client: Client, name: str) -> bool:
-    """Tell whether the broker describes a value that was set on itself."""
+    """Return whether the broker describes a value that was set on itself."""
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=[name])
     answer = await client.ask(DescribeConfigsRequest(resources=[resource]), 4)
     return any(row.config_source == OWN_LAYER for row in answer.results[0].configs)
 
 
 async def wait_for(client: Client, name: str, *, is_set: bool) -> None:
-    """Wait until a change has come to the broker through the metadata log."""
+    """Wait until a change has reached the broker through the metadata log."""
     async with asyncio.timeout(LIMIT_S):
         while await is_in_use(client, name) != is_set:
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("line", ["3.9", "4.4"])
-def test_a_broker_serves_under_each_extreme_value_that_it_accepts(line: str) -> None:
-    """Applied for real: DescribeConfigs tells it, then one produce and one fetch are answered.
+def test_broker_works_with_each_accepted_extreme_value(line: str) -> None:
+    """Applied for real: DescribeConfigs returns it, then one Produce and one Fetch are answered.
 
-    They may be refused (max.message.bytes 0); after the deletion of the value they succeed.
+    They may be rejected (max.message.bytes 0); after the deletion of the value they succeed.
     """
     tables = config_tables(line).broker
     names = [name for name, row in tables.items() if row.mode in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)]
@@ -82,5 +82,5 @@ def test_a_broker_serves_under_each_extreme_value_that_it_accepts(line: str) -> 
             assert (await client.fetch(0)).error_code == ErrorCode.NONE
 
         cluster.run(go, limit_s=3600)
-        assert cluster.noted(NodeFailed) == []
+        assert cluster.emitted(NodeFailed) == []
     assert len(accepted) > 60

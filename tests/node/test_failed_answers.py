@@ -1,6 +1,6 @@
-"""Answers that cannot be built or encoded: one request or one connection fails, never the node.
+"""Responses that cannot be built or encoded: one request or one connection fails, never the node.
 
-Source: kafka.server.RequestHandlerHelper.handleError; the error codes were asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: kafka.server.RequestHandlerHelper.handleError; the error codes were verified with Apache Kafka 3.9.1 and 4.4.0.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.node.test_raft_node import ALONE, Lab, no_op
 
 UNEXPECTED = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 LONGEST = "/" * 32767
-"""The longest string of the protocol, and no name of a topic: Kafka's refusal quotes it, and is longer."""
+"""The longest protocol string, which is no valid topic name: Kafka's error message quotes it, and is longer."""
 NOT_AN_INT64 = InitProducerIdResponse(producer_id=1 << 70)
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 Serve = Callable[[Call], Answer | Deferred]
@@ -60,48 +60,48 @@ def later_failing(call: Call) -> Deferred:
 
 
 @pytest.mark.parametrize("serve", [lambda call: NOT_AN_INT64, later(NOT_AN_INT64), later_failing], ids=["at once", "later", "not built"])
-async def test_answer_that_fails_becomes_the_refusal_of_its_api(server: Server, serve: Serve) -> None:
-    """What came before and after it on the connection is answered; the failure is an event, of bounded length."""
+async def test_failed_response_becomes_the_error_response_of_its_api(server: Server, serve: Serve) -> None:
+    """Earlier and later requests of the connection are answered; the failure is an event of bounded length."""
     client = await server.connect()
     for number, each in ((1, echo), (2, serve), (3, echo)):
-        server.desk.on_init = each
+        server.stub_node.on_init = each
         client.send(init(number))
         correlation_id, answer = decode_response(22, 4, await client.frame())
         assert (correlation_id, answer.error_code) == (number, UNEXPECTED if number == 2 else 0)
-    (failed,) = server.world.noted_of(MessageFailed)
+    (failed,) = server.world.emitted_of(MessageFailed)
     assert isinstance(failed, MessageFailed)
     assert (failed.api_key, failed.correlation_id, failed.action, failed.is_response) == (22, 2, "answered", True)
     assert 20 < len(failed.reason) < 1200
-    assert not server.world.noted_of(NodeFailed)
+    assert not server.world.emitted_of(NodeFailed)
 
 
-async def test_refusal_that_fails_too_closes_that_connection_only(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the refusal quotes what could not be encoded."""
-    server.desk.on_init = lambda call: NOT_AN_INT64
+async def test_failing_error_response_closes_only_that_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example if the error response contains what could not be encoded."""
+    server.stub_node.on_init = lambda call: NOT_AN_INT64
     monkeypatch.setattr("kraftsim.node.dispatch.Dispatcher.refuse_call", lambda *_: NOT_AN_INT64)
     monkeypatch.setattr("kraftsim.node.dispatch.Dispatcher.refuse", lambda *_: NOT_AN_INT64)
     client, other = await server.connect(), await server.connect()
     client.send(init(1))
     assert await client.is_closed()
-    server.desk.on_init = echo
+    server.stub_node.on_init = echo
     other.send(init(2))
     assert decode_response(22, 4, await other.frame())[0] == 2
-    assert [failed.action for failed in server.world.noted_of(MessageFailed)] == ["closed"]  # type: ignore[attr-defined]
+    assert [failed.action for failed in server.world.emitted_of(MessageFailed)] == ["closed"]  # type: ignore[attr-defined]
 
 
-async def test_handler_and_refusal_that_both_fail_close_that_connection_only(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.desk.on_init = failing
+async def test_failing_handler_and_error_response_close_only_that_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.stub_node.on_init = failing
     monkeypatch.setattr("kraftsim.node.dispatch._unforeseen", lambda refuse, call, failure: Closing("no answer"))
     client, other = await server.connect(), await server.connect()
     client.send(init(1))
     assert await client.is_closed()
-    server.desk.on_init = echo
+    server.stub_node.on_init = echo
     other.send(init(2))
     assert decode_response(22, 4, await other.frame())[0] == 2
 
 
-def test_failure_to_build_an_answer_does_not_reach_who_completes_it() -> None:
-    """A controller completes requests within the Fetch of a follower: that Fetch must not fail for them. A mistake of ours is raised."""
+def test_failing_response_does_not_affect_the_code_that_completes_it() -> None:
+    """A controller completes requests within the Fetch of a follower: that Fetch must not fail for them. A bug in kraftsim raises."""
     deferred = Deferred()
     deferred.complete_with(lambda: failing(None))  # type: ignore[arg-type]
     assert deferred.answer is not None and "ValueError" in deferred.answer.reason  # type: ignore[union-attr]
@@ -117,18 +117,18 @@ def create(*names: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names], timeout_ms=5000)
 
 
-def test_forwarded_request_with_an_answer_too_long_is_answered_once() -> None:
-    """Kafka makes the other topic and answers -1 for both; the broker does not send the Envelope again."""
+def test_forwarded_request_with_an_oversized_response_is_answered_once() -> None:
+    """Kafka creates the other topic and returns -1 for both; the broker does not send the Envelope again."""
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
         answer = cluster.run(lambda client: client.ask(create(LONGEST, "fine"), 5))
         assert [(topic.error_code, topic.error_message) for topic in answer.topics] == [(UNEXPECTED, None)] * 2
         made = cluster.run(lambda client: client.ask(create("fine"), 5))
         assert [topic.error_code for topic in made.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS]
-        (failed,) = cluster.noted(MessageFailed, CONTROLLER_HOST)
+        (failed,) = cluster.emitted(MessageFailed, CONTROLLER_HOST)
         assert (failed.api_key, failed.action) == (19, "answered")
-        envelopes = [frame for frame in cluster.noted(FrameReceived, CONTROLLER_HOST) if frame.api_key == 58 and not frame.is_response]
+        envelopes = [frame for frame in cluster.emitted(FrameReceived, CONTROLLER_HOST) if frame.api_key == 58 and not frame.is_response]
         assert len(envelopes) == 2
-        assert not cluster.noted(RequestRefused) and not cluster.noted(NodeFailed)
+        assert not cluster.emitted(RequestRefused) and not cluster.emitted(NodeFailed)
 
 
 def malformed(*_: object) -> Answer:
@@ -136,7 +136,7 @@ def malformed(*_: object) -> Answer:
 
 
 def test_handler_that_fails_within_an_envelope_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It must not close the connection of the broker, which would send the Envelope again for a minute."""
+    """It must not close the connection of the broker, which would resend the Envelope for a minute."""
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
         monkeypatch.setattr("kraftsim.node.controller.handlers.k19_create_topics.row_of", malformed)
         answer = cluster.run(lambda client: client.ask(create("fine"), 5))
@@ -146,8 +146,8 @@ def test_handler_that_fails_within_an_envelope_is_answered_once(monkeypatch: pyt
 @pytest.mark.parametrize(
     "version, error", [(10, ErrorCode.INVALID_REQUEST), (11, ErrorCode.INVALID_REQUEST), (12, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
 )
-def test_metadata_by_the_id_of_a_topic_that_is_hidden(version: int, error: int) -> None:
-    """Versions 10 and 11 refuse every id (KAFKA-10774), and have no null name; 12 hides the name."""
+def test_metadata_by_id_of_an_unauthorized_topic(version: int, error: int) -> None:
+    """Versions 10 and 11 reject every id (KAFKA-10774), and have no null name; 12 hides the name."""
     with running_cluster(1, authorizer_class_name=AUTHORIZER, allow_everyone_if_no_acl_found="true") as cluster:
         topic_id = cluster.run(lambda client: client.create_topic("secret"))
         hide(cluster)
@@ -155,7 +155,7 @@ def test_metadata_by_the_id_of_a_topic_that_is_hidden(version: int, error: int) 
         answer = cluster.run(lambda client: client.ask(asked, version))
         hidden = answer.topics[0]
         assert (hidden.error_code, hidden.name, hidden.topic_id) == (error, None if version == 12 else "", topic_id)
-        assert [topic.name for topic in answer.topics[1:]] == ([] if version == 12 else ["other"]), "beside ids names are ignored"
+        assert [topic.name for topic in answer.topics[1:]] == ([] if version == 12 else ["other"]), "names are ignored if there are ids"
         assert bool(answer.brokers) == (version == 12)
 
 
@@ -168,8 +168,8 @@ def hide(cluster: Cluster) -> None:
     cluster.simulation.run_for(1)
 
 
-def test_request_that_cannot_be_encoded_is_not_sent_and_not_tried_again() -> None:
-    """The connection goes on: whoever asked hears of it as of an API that the peer does not have."""
+def test_unencodable_request_is_not_sent_or_retried() -> None:
+    """The connection remains usable: the caller gets the error of an API that the peer does not support."""
     with running_cluster(1) as cluster:
 
         async def work(client):
@@ -180,11 +180,11 @@ def test_request_that_cannot_be_encoded_is_not_sent_and_not_tried_again() -> Non
         assert cluster.run(work).brokers
 
 
-def test_replica_that_fails_in_the_middle_reports_the_first_failure_only() -> None:
-    """The effects behind a failed one are never carried out; what goes on to append is refused as by a lost disk, not by a second failure."""
+def test_replica_that_fails_midway_reports_only_the_first_failure() -> None:
+    """Effects after a failed one are never executed; later appends are rejected as after a lost disk, not by a second failure."""
     with Lab(ALONE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up()
             await lab.pass_ms(3000)
             assert raft.is_active
@@ -199,13 +199,13 @@ def test_replica_that_fails_in_the_middle_reports_the_first_failure_only() -> No
             with pytest.raises(OSError, match="has failed"):
                 raft.append(b"", 1, "x")
 
-        lab.run(story())
+        lab.run(program())
         assert isinstance(lab.shell.failure, ValueError)
 
 
 @pytest.mark.parametrize("producer", [(-1, 0), (5, -1)], ids=["no producer id", "no producer epoch"])
 def test_end_marker_without_a_producer_is_answered_with_error_minus_1(producer: tuple[int, int]) -> None:
-    """Kafka fails to build such a marker (MemoryRecords.withEndTransactionMarker); the broker went down for it here."""
+    """Kafka fails to build such a marker (MemoryRecords.withEndTransactionMarker); here it used to stop the broker."""
     producer_id, epoch = producer
     with running_cluster(1) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
@@ -214,4 +214,4 @@ def test_end_marker_without_a_producer_is_answered_with_error_minus_1(producer: 
         answer = cluster.run(lambda client: client.ask(WriteTxnMarkersRequest(markers=[marker]), 1))
         found = [partition.error_code for row in answer.markers for topic in row.topics for partition in topic.partitions]
         assert found == [UNEXPECTED]
-        assert not cluster.noted(NodeFailed)
+        assert not cluster.emitted(NodeFailed)

@@ -1,4 +1,4 @@
-"""Slices of files reach the client as the bytes they were, in order with other answers, whatever happens to file, client and node (FileRecords)."""
+"""Slices of files reach the client unchanged and in order with other responses, whatever happens to file, client and node (FileRecords)."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from kraftsim.world.interface import File
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld, WatchedWorld, data_batch
-from tests.node.desks import LOOPS, Client, Desk, Server, init, play, produce
+from tests.node.desks import LOOPS, Client, Server, StubNode, init, play, produce
 from tests.node.test_log import SMALL, append, opened
 
 MEBIBYTE = 1 << 20
@@ -24,7 +24,7 @@ VERSION = 12
 
 
 class Shelf:
-    """A file of random bytes; Fetch number n gets the stretch that was laid out for it."""
+    """A file of random bytes; Fetch number n gets the prepared range."""
 
     def __init__(self, world: WatchedWorld, size_bytes: int) -> None:
         self.file: File = world.disk.open("shelf/file")
@@ -44,26 +44,26 @@ def fetch(correlation_id: int) -> bytes:
 
 
 async def fetched(client: Client) -> bytes:
-    """Read an answer and return its records."""
+    """Read a response and return its records."""
     _, answer = decode_response(1, VERSION, await client.answer())
     assert isinstance(answer, FetchResponse)
     return bytes(answer.responses[0].partitions[0].records or b"")
 
 
-def serving(world: WatchedWorld, size_bytes: int, *stretches: tuple[int, int]) -> tuple[Shelf, Desk]:
+def serving(world: WatchedWorld, size_bytes: int, *stretches: tuple[int, int]) -> tuple[Shelf, StubNode]:
     shelf = Shelf(world, size_bytes)
     shelf.stretches = list(stretches)
-    return shelf, Desk(on_fetch=shelf.serve)
+    return shelf, StubNode(on_fetch=shelf.serve)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_slices_and_other_answers_come_in_the_order_of_the_requests(make_world: MakeWorld, loop: str, is_slow: bool) -> None:
-    """Also to a client that reads a little now and then: nothing is written past a slice that is under way."""
+def test_slices_and_other_responses_are_in_request_order(make_world: MakeWorld, loop: str, is_slow: bool) -> None:
+    """Also for a client that reads slowly: nothing is written past a slice that is being sent."""
     world = make_world()
-    dice = Random(2)
-    stretches = [(dice.randrange(MEBIBYTE), dice.choice((1, 70_000, MEBIBYTE, 9 * MEBIBYTE))) for _ in range(12)]
-    shelf, desk = serving(world, 10 * MEBIBYTE, *stretches)
+    rng = Random(2)
+    stretches = [(rng.randrange(MEBIBYTE), rng.choice((1, 70_000, MEBIBYTE, 9 * MEBIBYTE))) for _ in range(12)]
+    shelf, stub_node = serving(world, 10 * MEBIBYTE, *stretches)
 
     async def work(server: Server) -> None:
         client = await server.connect()
@@ -74,14 +74,14 @@ def test_slices_and_other_answers_come_in_the_order_of_the_requests(make_world: 
             assert await fetched(client) == shelf.content[position : position + size]
             assert (await client.answer())[:4] == number.to_bytes(4)
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_small_slices_among_small_answers(make_world: MakeWorld, loop: str) -> None:
-    """What is written as one piece otherwise."""
+def test_small_slices_among_small_responses(make_world: MakeWorld, loop: str) -> None:
+    """They are otherwise written in one piece."""
     world = make_world()
-    shelf, desk = serving(world, MEBIBYTE, *[(number, number) for number in range(1, 13)])
+    shelf, stub_node = serving(world, MEBIBYTE, *[(number, number) for number in range(1, 13)])
 
     async def work(server: Server) -> None:
         client = await server.connect()
@@ -91,15 +91,15 @@ def test_small_slices_among_small_answers(make_world: MakeWorld, loop: str) -> N
             assert await fetched(client) == shelf.content[number + 1 : 2 * number + 2]
             assert (await client.answer())[:4] == number.to_bytes(4)
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_slice_waits_for_what_the_transport_still_has_to_write(make_world: MakeWorld, loop: str) -> None:
-    """Answers of all sizes for a client that reads slowly: now and then the transport is not done when the next answer is a slice."""
+def test_slice_waits_for_pending_transport_writes(make_world: MakeWorld, loop: str) -> None:
+    """Responses of all sizes for a slow client: sometimes the transport is not drained when the next response is a slice."""
     world = make_world()
-    shelf, desk = serving(world, MEBIBYTE, *[(number, 300_000) for number in range(100)])
-    desk.on_produce = lambda call: Encoded(bytes([call.correlation_id]) * 300_000)
+    shelf, stub_node = serving(world, MEBIBYTE, *[(number, 300_000) for number in range(100)])
+    stub_node.on_produce = lambda call: Encoded(bytes([call.correlation_id]) * 300_000)
 
     async def work(server: Server) -> None:
         client = await server.connect(kept_bytes=20_000)
@@ -109,17 +109,17 @@ def test_a_slice_waits_for_what_the_transport_still_has_to_write(make_world: Mak
             assert await client.answer() == number.to_bytes(4) + bytes([number]) * 300_000
             assert await fetched(client) == shelf.content[number : number + 300_000]
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_an_answer_that_comes_while_a_slice_is_under_way_comes_behind_it(make_world: MakeWorld, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request behind the slice was served in the same run, and its answer deferred."""
+def test_response_completed_during_a_slice_is_sent_after_it(make_world: MakeWorld, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request behind the slice was served in the same turn, and its response deferred."""
     monkeypatch.setattr(connection, "UNWRITTEN_BYTES_MAX", 1 << 40)
     world = make_world()
-    shelf, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+    shelf, stub_node = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
     later = Deferred()
-    desk.on_produce = lambda call: later
+    stub_node.on_produce = lambda call: later
 
     async def work(server: Server) -> None:
         client = await server.connect()
@@ -133,14 +133,14 @@ def test_an_answer_that_comes_while_a_slice_is_under_way_comes_behind_it(make_wo
         assert await client.answer() == b"\0\0\0\1behind"
         assert (await client.answer())[:4] == b"\0\0\0\2"
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_client_that_does_not_read_is_served_one_slice_and_no_more(make_world: MakeWorld, loop: str) -> None:
-    """What it asked for stays in the file: neither this process nor other clients pay for it."""
+def test_client_that_does_not_read_gets_only_one_slice(make_world: MakeWorld, loop: str) -> None:
+    """The requested data stays in the file: it costs neither this process nor other clients anything."""
     world = make_world()
-    shelf, desk = serving(world, 32 * MEBIBYTE, *[(0, 32 * MEBIBYTE)] * 50)
+    shelf, stub_node = serving(world, 32 * MEBIBYTE, *[(0, 32 * MEBIBYTE)] * 50)
 
     async def work(server: Server) -> None:
         client = await server.connect()
@@ -150,28 +150,28 @@ def test_a_client_that_does_not_read_is_served_one_slice_and_no_more(make_world:
         other = await server.connect()
         other.send(init(7))
         assert (await other.answer())[:4] == (7).to_bytes(4)
-        assert desk.served == 2
+        assert stub_node.served == 2
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(3):
             assert await fetched(client) == shelf.content
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("fate", ["cut and written again", "deleted", "closed", "grown"])
-def test_what_becomes_of_the_file_does_not_change_what_is_sent(make_world: MakeWorld, tmp_path: Path, loop: str, fate: str) -> None:
-    """The slice is under way, partly in the queue of the socket, when other bytes take the place of its own in the file."""
+@pytest.mark.parametrize("fate", ["truncated and rewritten", "deleted", "closed", "grown"])
+def test_changes_of_the_file_do_not_change_what_is_sent(make_world: MakeWorld, tmp_path: Path, loop: str, fate: str) -> None:
+    """The slice is being sent, partly in the socket's queue, when its bytes in the file are overwritten."""
     world = make_world()
     size = 24 * MEBIBYTE + 1234
-    shelf, desk = serving(world, size, (5, size - 5), (5, size - 5))
+    shelf, stub_node = serving(world, size, (5, size - 5), (5, size - 5))
 
     async def work(server: Server) -> None:
         client = await server.connect()
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         client.send(fetch(0))
         await asyncio.sleep(0.05)
-        if fate == "cut and written again":
+        if fate == "truncated and rewritten":
             shelf.file.truncate(1000)
             shelf.file.append([b"\xee" * size])
             await shelf.file.flush()
@@ -187,14 +187,14 @@ def test_what_becomes_of_the_file_does_not_change_what_is_sent(make_world: MakeW
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         assert await fetched(client) == shelf.content[5:]
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_file_that_somebody_else_cut_ends_the_connection(make_world: MakeWorld, tmp_path: Path, loop: str) -> None:
-    """The size was promised: nothing else can be said on this connection. The node goes on."""
+def test_file_truncated_by_another_process_ends_the_connection(make_world: MakeWorld, tmp_path: Path, loop: str) -> None:
+    """The size was already sent: nothing else can be sent on this connection. The node continues."""
     world = make_world()
-    _, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+    _, stub_node = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
 
     async def work(server: Server) -> None:
         client = await server.connect()
@@ -209,15 +209,15 @@ def test_a_file_that_somebody_else_cut_ends_the_connection(make_world: MakeWorld
         other.send(init(7))
         assert (await other.answer())[:4] == (7).to_bytes(4)
 
-    play(loop, world, work, desk)
+    play(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("way", ["reset", "idle", "half-closed", "stopping"])
-def test_a_connection_may_end_while_a_slice_is_under_way(make_world: MakeWorld, loop: str, way: str) -> None:
-    """A client that goes away, one that reads no more, one that only finished asking, and a node that stops: no descriptor is left behind."""
+def test_connection_may_end_during_a_slice(make_world: MakeWorld, loop: str, way: str) -> None:
+    """A client that disconnects, one that stops reading, one that half-closes, and a node that stops: no descriptor leaks."""
     world = make_world()
-    shelf, desk = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
+    shelf, stub_node = serving(world, 24 * MEBIBYTE, (0, 24 * MEBIBYTE))
     before = open_descriptors()
 
     async def work(server: Server) -> None:
@@ -242,29 +242,31 @@ def test_a_connection_may_end_while_a_slice_is_under_way(make_world: MakeWorld, 
             assert await client.rest() == b""
             assert await server.closed_because() == ("peer" if way == "half-closed" else "stopping")
 
-    play(loop, world, work, desk, **({"connections.max.idle.ms": "200"} if way == "idle" else {}))
+    play(loop, world, work, stub_node, **({"connections.max.idle.ms": "200"} if way == "idle" else {}))
     assert open_descriptors() <= before
 
 
 def open_descriptors() -> int:
-    """Return how many descriptors this process has."""
+    """Return the number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("slice_bytes_min", [1, 300])
-def test_a_slice_of_a_log_is_what_a_read_returns(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, slice_bytes_min: int) -> None:
-    """Whole batches of odd sizes, over segments, up to any limit and end, with and without a first batch that is too large. What is small is read."""
+def test_slice_of_a_log_equals_a_read(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, slice_bytes_min: int) -> None:
+    """Whole batches of odd sizes, across segments, up to any limit and end, with and without an oversized first
+    batch. Small ranges are read.
+    """
     monkeypatch.setattr(log_reading, "SLICE_BYTES_MIN", slice_bytes_min)
     world = make_world()
     log, _, _ = opened(world, SMALL)
-    dice = Random(4)
+    rng = Random(4)
     for _ in range(60):
-        append(log, data_batch(dice.randint(1, 4), value=bytes(dice.choice((1, 10, 100, 400))), first=log.log_end_offset))
+        append(log, data_batch(rng.randint(1, 4), value=bytes(rng.choice((1, 10, 100, 400))), first=log.log_end_offset))
     assert len([name for name in world.disk.list("t-0") if name.endswith(".log")]) > 5
     found = 0
     for _ in range(3000):
-        offset, end_offset = dice.randrange(log.log_end_offset + 2), dice.randrange(log.log_end_offset + 2)
-        max_bytes, at_least_one = dice.choice((0, 1, 61, 100, 200, 400, 700, 1 << 20)), dice.random() < 0.5
+        offset, end_offset = rng.randrange(log.log_end_offset + 2), rng.randrange(log.log_end_offset + 2)
+        max_bytes, at_least_one = rng.choice((0, 1, 61, 100, 200, 400, 700, 1 << 20)), rng.random() < 0.5
         expected = bytes(log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)) if end_offset > offset else b""
         given = log.slice(offset, max_bytes, end_offset, at_least_one=at_least_one) if end_offset > offset else b""
         is_read = isinstance(given, bytes | memoryview)

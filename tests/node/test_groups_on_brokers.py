@@ -1,4 +1,4 @@
-"""The group coordinator on brokers, in virtual time: where it is, what it keeps through crashes, and who takes over.
+"""The group coordinator on brokers, in virtual time: its location, its durable state, and failover.
 
 Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager, KafkaApis.getCoordinator.
 """
@@ -24,7 +24,7 @@ FEW = {"offsets_topic_num_partitions": "4", "broker_session_timeout_ms": "3000",
 
 
 async def coordinator_of(client: Client, group_id: str = GROUP) -> int:
-    """Ask until there is one."""
+    """Retry until there is one."""
     while True:
         answer = await client.ask(FindCoordinatorRequest(key=group_id), 3)
         if answer.error_code == ErrorCode.NONE:
@@ -46,14 +46,14 @@ async def commit(client: Client, offset: int) -> int:
 
 
 async def commit_patiently(client: Client, offset: int) -> None:
-    """Commit as soon as the coordinator has taken over."""
+    """Commit once the coordinator has loaded the group."""
     while error := await commit(client, offset):
         assert error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await asyncio.sleep(0.1)
 
 
 async def committed(client: Client) -> int:
-    """Return the committed offset of t-0, as soon as the coordinator has taken over."""
+    """Return the committed offset of t-0, once the coordinator has loaded the group."""
     request = OffsetFetchRequest(group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
     while (answer := await client.ask(request, 7)).error_code:
         assert answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -61,7 +61,7 @@ async def committed(client: Client) -> int:
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
-def test_who_asks_for_a_coordinator_has_the_topic_made():
+def test_find_coordinator_creates_the_offsets_topic():
     with running_cluster(1, offsets_topic_replication_factor="1", **FEW) as cluster:
         assert cluster.brokers["broker-1"].image.topic("__consumer_offsets") is None
         assert found(cluster) == "broker-1"
@@ -70,11 +70,11 @@ def test_who_asks_for_a_coordinator_has_the_topic_made():
         assert len(topic.partitions) == 4
         configs = cluster.brokers["broker-1"].image.topic_configs("__consumer_offsets")
         assert configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-        assert len(cluster.noted(GroupsLoaded)) == 4
+        assert len(cluster.emitted(GroupsLoaded)) == 4
 
 
-def test_with_too_few_brokers_there_is_no_coordinator():
-    """offsets.topic.replication.factor is 3 unless somebody says otherwise."""
+def test_without_enough_brokers_there_is_no_coordinator():
+    """offsets.topic.replication.factor defaults to 3."""
     with running_cluster(1, **FEW) as cluster:
 
         async def ask(client: Client) -> list[int]:
@@ -89,7 +89,7 @@ def test_with_too_few_brokers_there_is_no_coordinator():
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_what_is_committed_survives_the_death_of_its_coordinator(power_loss):
+def test_committed_offsets_survive_the_loss_of_their_coordinator(power_loss):
     with running_cluster(3, offsets_topic_replication_factor="3", **FEW) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
@@ -104,19 +104,19 @@ def test_what_is_committed_survives_the_death_of_its_coordinator(power_loss):
         assert cluster.run(committed, second) == 6
 
 
-def test_a_broker_that_leads_no_longer_sends_members_away():
+def test_former_leader_redirects_group_members():
     with running_cluster(3, offsets_topic_replication_factor="3", **FEW) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
         number = partition_of(GROUP, 4)
         cluster.stop(first)
-        assert number in [event.partition for event in cluster.noted(GroupsUnloaded, first)], "a controlled shutdown moves groups first"
+        assert number in [event.partition for event in cluster.emitted(GroupsUnloaded, first)], "a controlled shutdown moves groups first"
         other = next(name for name in cluster.broker_names if name != first)
         assert cluster.run(committed, found(cluster, other)) == 5
 
 
-def test_a_coordinator_knows_its_groups_again_after_a_restart():
+def test_coordinator_reloads_its_groups_after_a_restart():
     with running_cluster(1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         found(cluster)

@@ -1,4 +1,6 @@
-"""Every API that a node serves has a guard, or a reason in writing to have none. A handler that is added without either fails here."""
+"""Every API that a node serves has an authorizer check, or a documented reason for none. A handler that is added
+without either fails here.
+"""
 
 from typing import Any
 
@@ -32,7 +34,7 @@ TABLES: dict[str, tuple[GuardTable[Any], set[ApiKey]]] = {
 
 
 @pytest.mark.parametrize(("table", "served"), TABLES.values(), ids=TABLES)
-def test_every_api_that_a_node_serves_has_a_guard_or_a_reason(table, served):
+def test_every_served_api_has_an_authorizer_check_or_a_reason(table, served):
     names = [key.name for key in sorted(served - set(table.guards) - set(table.exempt))]
     assert not names, "add a guard to kraftsim/node/security, or an exemption with its reason to kraftsim/node/security/exempt.py"
     assert not set(table.guards) & set(table.exempt)
@@ -40,32 +42,32 @@ def test_every_api_that_a_node_serves_has_a_guard_or_a_reason(table, served):
 
 
 @pytest.mark.parametrize("kind", ["broker", "controller"])
-def test_no_exemption_and_no_guard_outlives_its_handler(kind):
+def test_no_exemption_or_check_remains_without_its_handler(kind):
     table, served = TABLES[kind]
     assert set(table.guards) <= served
     assert set(table.exempt) <= served
 
 
-def test_what_a_broker_hands_on_unchecked_the_controller_checks():
-    """Else a client could pass both: the broker leaves it to the controller, and the controller to the broker."""
+def test_controller_checks_what_a_broker_forwards_unchecked():
+    """Otherwise a request could pass unchecked, with both relying on each other."""
     for key, reason in BROKER_TABLE.exempt.items():
         if reason == IN_ENVELOPE:
             assert key in CONTROLLER_TABLE.guards, key.name
 
 
-def test_in_zookeeper_mode_nothing_is_left_to_another_node():
+def test_in_zookeeper_mode_every_check_is_local():
     assert IN_ENVELOPE not in ZOOKEEPER_TABLE.exempt.values()
 
 
 class Shell:
-    """As much of a node's shell as `guarded` looks at."""
+    """The parts of a node that `guarded` uses."""
 
     def __init__(self, authorizer: Authorizer | None) -> None:
         self.security = self
         self.authorizer = authorizer
 
 
-def test_a_node_with_an_authorizer_does_not_serve_an_api_without_a_guard():
+def test_node_with_an_authorizer_does_not_serve_an_unchecked_api():
     table = GuardTable({}, {ApiKey.API_VERSIONS: "before any right"})
     known, added = (Handler(key=key, handle=lambda node, call: NO_ANSWER) for key in (ApiKey.API_VERSIONS, ApiKey.DELETE_TOPICS))
     authorizer = Authorizer("", allows_without_rules=False, registries=dict)

@@ -1,6 +1,7 @@
-"""Peers that mean no good, or know no better: a connection ends with a reason or goes on, in bounded memory, and never takes the node along.
+"""Malicious or faulty peers: a connection ends with a reason or continues, in bounded memory, and never affects the
+node.
 
-What each kind of bad bytes is answered with is in test_connection.py; here is how they may arrive, and how many.
+test_connection.py has the response to each kind of invalid bytes; these tests cover how they arrive, and how many.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from kraftsim.node.inbox import Inbox
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from protocol.frames import BadFrameSize, FrameReader
 from tests.node.conftest import MakeWorld
-from tests.node.desks import LOOPS, Desk, Server, init, play, produce
+from tests.node.desks import LOOPS, Server, StubNode, init, play, produce
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 LIMIT = 100
 
 
 def framed(*frames: bytes) -> bytes:
-    """Put sizes in front."""
+    """Prefix each frame with its size."""
     return b"".join(len(frame).to_bytes(4) + frame for frame in frames)
 
 
@@ -36,8 +37,8 @@ def framed(*frames: bytes) -> bytes:
     st.lists(st.integers(0, 400), max_size=12),
     st.integers(0, 3),
 )
-def test_an_inbox_gives_the_frames_of_the_stream_whatever_pieces_it_comes_in(frames: list[bytes], tail: bytes, cuts: list[int], eager: int) -> None:
-    """And stops at the first impossible size. Frames are taken one at a time, or all, or only now and then."""
+def test_inbox_returns_the_frames_of_the_stream_for_any_chunks(frames: list[bytes], tail: bytes, cuts: list[int], eager: int) -> None:
+    """And stops at the first invalid size. Frames are taken one at a time, all at once, or occasionally."""
     stream = framed(*frames) + tail
     inbox, found, expected = Inbox(LIMIT), list[bytes](), list[bytes]()
     try:
@@ -66,8 +67,8 @@ def take_frames(inbox: Inbox, found: list[bytes], count: int) -> None:
             return
 
 
-def test_a_frame_that_drips_byte_by_byte_takes_no_more_than_its_size() -> None:
-    """A Python object for each byte would take forty times as much, on each of a thousand connections."""
+def test_slowly_arriving_frame_takes_no_more_memory_than_its_size() -> None:
+    """A Python object per byte would take forty times as much, on each of a thousand connections."""
     inbox = Inbox(1 << 20)
     frame = framed(bytes(LARGE_FRAME_BYTES - 4))
     drops = [frame[place : place + 1] for place in range(256)]
@@ -80,8 +81,8 @@ def test_a_frame_that_drips_byte_by_byte_takes_no_more_than_its_size() -> None:
     assert peak < 3 * len(frame)
 
 
-def test_the_beginning_of_a_frame_does_not_keep_alive_what_it_came_with() -> None:
-    """A thousand clients could otherwise hold a read of 256 KB each with one byte."""
+def test_start_of_a_frame_does_not_retain_the_rest_of_its_read() -> None:
+    """Otherwise a thousand clients could each retain a read of 256 KB with one byte."""
     inboxes = [Inbox(1 << 20) for _ in range(100)]
     tracemalloc.start()
     for inbox in inboxes:
@@ -95,8 +96,8 @@ def test_the_beginning_of_a_frame_does_not_keep_alive_what_it_came_with() -> Non
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_thousands_of_small_requests_for_large_answers_are_answered_as_fast_as_the_client_reads(make_world: MakeWorld, loop: str) -> None:
-    """A read of 256 KB can hold 5,000 requests for a megabyte each: they are served one by one, not all at once."""
+def test_many_requests_for_large_responses_are_served_at_the_clients_pace(make_world: MakeWorld, loop: str) -> None:
+    """A read of 256 KB can hold 5,000 requests for a megabyte each: they are served one by one."""
     answer = Encoded(bytes(MEBIBYTE))
 
     async def work(server: Server) -> None:
@@ -104,7 +105,7 @@ def test_thousands_of_small_requests_for_large_answers_are_answered_as_fast_as_t
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         client.send(init_of_fetch() * 5000)
         await asyncio.sleep(0.2)
-        assert 0 < server.desk.served < 20
+        assert 0 < server.stub_node.served < 20
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(30):
             assert len(await client.answer()) == 4 + MEBIBYTE
@@ -113,77 +114,77 @@ def test_thousands_of_small_requests_for_large_answers_are_answered_as_fast_as_t
     def large(call: Call) -> Answer:
         return answer
 
-    play(loop, make_world(), work, Desk(on_produce=large))
+    play(loop, make_world(), work, StubNode(on_produce=large))
 
 
 def init_of_fetch() -> bytes:
-    """Build the smallest request whose answer a test chooses."""
+    """Build the smallest request whose response the test chooses."""
     return produce(1, b"")
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_thousands_of_frames_of_which_none_is_a_request_end_with_the_first(make_world: MakeWorld, loop: str) -> None:
+def test_thousands_of_invalid_frames_end_with_the_first(make_world: MakeWorld, loop: str) -> None:
     async def work(server: Server) -> None:
         for nothing in (bytes(4) * 60_000, framed(b"x") * 60_000, b"\0\0\0\x0a" + b"\xff" * 200_000):
             client = await server.connect()
             client.send(nothing)
             assert await client.rest() == b""
-        assert server.desk.served == 0 and len(server.world.noted_of(RequestRefused)) == 3
+        assert server.stub_node.served == 0 and len(server.world.emitted_of(RequestRefused)) == 3
 
     play(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 14, 15, 30])
-def test_half_a_frame_and_then_the_end_is_forgotten(make_world: MakeWorld, loop: str, cut: int) -> None:
-    """What was whole before it is answered."""
+def test_incomplete_frame_at_the_end_is_discarded(make_world: MakeWorld, loop: str, cut: int) -> None:
+    """Complete frames before it are answered."""
 
     async def work(server: Server) -> None:
         client = await server.connect()
         client.send(init(1), init(2)[:cut])
         client.writer.write_eof()
         assert (await client.rest())[4:8] == (1).to_bytes(4)
-        assert await server.closed_because() == "peer" and server.world.noted_of(RequestRefused) == []
+        assert await server.closed_because() == "peer" and server.world.emitted_of(RequestRefused) == []
 
     play(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_clients_may_change_their_name_and_version_from_frame_to_frame(make_world: MakeWorld, loop: str) -> None:
-    """What is remembered of the last header is only used for one that is the same, byte for byte."""
-    dice = Random(3)
+def test_clients_may_change_name_and_version_between_frames(make_world: MakeWorld, loop: str) -> None:
+    """The cached header is only reused for a byte-identical one."""
+    rng = Random(3)
     names = [None, "", "a", "client", "client ", "客户", "n" * 30_000]
-    asked = [(dice.choice(names), dice.choice([0, 1, 2, 4, 5])) for _ in range(200)]
+    asked = [(rng.choice(names), rng.choice([0, 1, 2, 4, 5])) for _ in range(200)]
 
     async def work(server: Server) -> None:
-        heard: list[str | None] = []
-        serve = server.desk.serve
-        server.desk.serve = lambda call: (heard.append(call.client_id), serve(call))[1]  # type: ignore[func-returns-value,method-assign]
+        received: list[str | None] = []
+        serve = server.stub_node.serve
+        server.stub_node.serve = lambda call: (received.append(call.client_id), serve(call))[1]  # type: ignore[func-returns-value,method-assign]
         client = await server.connect()
         client.send(*(init(number, name, version) for number, (name, version) in enumerate(asked)))
         for number in range(len(asked)):
             assert (await client.answer())[:4] == number.to_bytes(4)
-        assert heard == [name for name, _ in asked]
+        assert received == [name for name, _ in asked]
 
     play(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(4))
-def test_noise_behind_good_frames_never_changes_their_answers(make_world: MakeWorld, loop: str, seed: int) -> None:
-    """Whatever follows in the same read is no part of a frame: a body that would go on in it is malformed."""
-    dice = Random(seed)
+def test_garbage_behind_valid_frames_never_changes_their_responses(make_world: MakeWorld, loop: str, seed: int) -> None:
+    """Later bytes of the same read are not part of a frame: a body that would extend into them is malformed."""
+    rng = Random(seed)
 
     async def work(server: Server) -> None:
         for _ in range(40):
-            good = [init(number) for number in range(dice.randrange(5))]
-            frame = bytearray(dice.choice((init(9), produce(9, b"records"))))
-            frame[dice.randrange(4, len(frame))] = dice.randrange(256)
-            if dice.random() < 0.5:
-                size = dice.randrange(len(frame) - 4)
+            good = [init(number) for number in range(rng.randrange(5))]
+            frame = bytearray(rng.choice((init(9), produce(9, b"records"))))
+            frame[rng.randrange(4, len(frame))] = rng.randrange(256)
+            if rng.random() < 0.5:
+                size = rng.randrange(len(frame) - 4)
                 frame = bytearray(size.to_bytes(4)) + frame[4 : 4 + size]
             client = await server.connect()
-            client.send(*good, bytes(frame), dice.randbytes(dice.choice((0, 3, 100, 5000))))
+            client.send(*good, bytes(frame), rng.randbytes(rng.choice((0, 3, 100, 5000))))
             client.writer.write_eof()
             answers = await client.rest()
             for number in range(len(good)):

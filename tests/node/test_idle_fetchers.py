@@ -1,4 +1,6 @@
-"""A follower lets go of a leader of whom it copies nothing any more: when that one leads again it is asked at once, whatever it left unanswered."""
+"""A follower without partitions of a leader drops its fetcher: when that broker becomes leader again it sends a new
+Fetch at once, whatever is unanswered.
+"""
 
 import pytest
 
@@ -20,12 +22,14 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
 }
 SOON_SECONDS = 3.0
-"""A connection and a round of Fetch take milliseconds; an answer that never comes is waited for for 30 s."""
+"""A connection and a Fetch take milliseconds; a missing response is waited for for 30 s."""
 
 
 @pytest.mark.parametrize("is_in_zookeeper", [False, True], ids=["KRaft", "ZooKeeper"])
-def test_a_leader_that_is_back_is_followed_though_it_left_a_request_unanswered(is_in_zookeeper: bool) -> None:
-    """It loses its power while its followers wait for news, so that nobody tells them; others lead meanwhile."""
+def test_restarted_leader_with_unanswered_fetches_is_followed_again(is_in_zookeeper: bool) -> None:
+    """It loses power while its followers have Fetch requests pending, without closing the connections; meanwhile
+    there are other leaders.
+    """
     leaders: list[str] = []
 
     def learn(node: str, incarnation: int, number: int, t_ns: int, event: Event) -> None:
@@ -46,7 +50,7 @@ def test_a_leader_that_is_back_is_followed_though_it_left_a_request_unanswered(i
         simulation.run_until(lambda: leaders[-1] != first)
         simulation.restart(first)
         simulation.run_until(wait_for_replicas(cluster.addresses, "t", 1))
-        for address in cluster.addresses:  # one of them is the controller of before KRaft
+        for address in cluster.addresses:  # one of them is the ZooKeeper-mode controller
             simulation.run_until(elect_preferred_leaders(*address))
         simulation.run_until(lambda: leaders[-1] == first)
         host = simulation.add_host("writer")

@@ -1,4 +1,4 @@
-"""Leaders before inter.broker.protocol.version 2.7-IV2 write who is in sync into ZooKeeper themselves: what becomes of it when a session ends."""
+"""Leaders below inter.broker.protocol.version 2.7-IV2 write the ISR to ZooKeeper themselves: the effects of an expired session."""
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ AGREED = AgreedIsr(leader_epoch=5, partition_epoch=8, isr=(1, 2))
 
 
 class Endings:
-    """A session that ends so many times before a znode is set."""
+    """A session that expires so many times before a znode is set."""
 
     def __init__(self, times: int, error: ZookeeperError) -> None:
         self.times = times
@@ -32,11 +32,11 @@ class Endings:
 
 
 async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
-    """Write a set, and return what the partition was told."""
-    told: list[AgreedIsr | ErrorCode] = []
+    """Write an ISR, and return the result that the partition received."""
+    results: list[AgreedIsr | ErrorCode] = []
 
     def on_answer(proposal: IsrProposal, outcome: AgreedIsr | ErrorCode, wall_ms: int) -> After:
-        told.append(outcome)
+        results.append(outcome)
         if isinstance(outcome, AgreedIsr):
             return After.CHANGED
         return After.NOTHING if outcome is ErrorCode.INVALID_UPDATE_VERSION else After.RETRY
@@ -47,15 +47,15 @@ async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
     changes = IsrZnodes(shell, None, session, lambda: 1, lambda key: None)
     hosted = SimpleNamespace(topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer))
     await changes._write(hosted, IsrProposal((1, 2), (), 5, 7))
-    return told
+    return results
 
 
-async def test_a_session_that_ends_meanwhile_is_asked_again_in_the_next_one() -> None:
-    """Nobody else would say what became of it: the leader would keep its proposal and never make another one."""
+async def test_isr_update_is_retried_in_the_next_zookeeper_session() -> None:
+    """Otherwise the leader would keep its pending ISR change and never propose another."""
     session = Endings(2, ZookeeperError.SESSION_EXPIRED)
     assert await written(session) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, AGREED]
     assert session.renewals == 2
 
 
-async def test_a_topic_that_is_gone_is_asked_for_once() -> None:
+async def test_deleted_topic_is_requested_once() -> None:
     assert await written(Endings(1, ZookeeperError.NO_NODE)) == [ErrorCode.INVALID_UPDATE_VERSION]

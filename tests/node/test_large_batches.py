@@ -1,4 +1,4 @@
-"""Batches that take long to unpack are looked at beside the loop; for clients nothing else changes."""
+"""Batches that take long to decompress are validated in a thread; clients see no other difference."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def produced(records: bytes, acks: int = -1) -> ProduceRequest:
 
 @pytest.fixture
 def aside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where work was done beside the loop."""
+    """Where threads were used."""
     found = []
     really = SimulatedWorld.aside
 
@@ -35,8 +35,8 @@ def aside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE])
-def test_a_large_batch_is_appended_in_its_order(aside: list[str], codec: Compression) -> None:
-    """The request behind it on the same connection waits."""
+def test_large_batch_is_appended_in_order(aside: list[str], codec: Compression) -> None:
+    """The next request of the connection waits."""
     large, small = batch(3, value=bytes(LARGE), compression=codec), batch(2, compression=codec)
 
     async def two_in_flight(client: Client) -> list[ProduceResponse]:
@@ -49,10 +49,10 @@ def test_a_large_batch_is_appended_in_its_order(aside: list[str], codec: Compres
         answers = cluster.run(two_in_flight)
         rows = [answer.responses[0].partition_responses[0] for answer in answers]
         assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 3)]
-    assert aside == ["broker-1"], "the small batch is looked at on the loop"
+    assert aside == ["broker-1"], "the small batch is validated on the loop"
 
 
-def test_a_large_batch_without_acknowledgement_is_appended_though_its_client_has_gone(aside: list[str]) -> None:
+def test_large_acks_0_batch_is_appended_after_its_client_disconnected(aside: list[str]) -> None:
     """As a small one would be."""
     large = batch(1, value=bytes(LARGE), compression=Compression.GZIP)
 
@@ -63,11 +63,11 @@ def test_a_large_batch_without_acknowledgement_is_appended_though_its_client_has
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         cluster.run(send_and_go)
-        cluster.simulation.run_until(lambda: any(each.topic == "t" for each in cluster.noted(BatchAppended)), limit_s=10)
+        cluster.simulation.run_until(lambda: any(each.topic == "t" for each in cluster.emitted(BatchAppended)), limit_s=10)
     assert aside == ["broker-1"]
 
 
-def test_a_large_batch_that_is_no_batch_is_refused(aside: list[str]) -> None:
+def test_invalid_large_batch_is_rejected(aside: list[str]) -> None:
     """With the error that a small one gets."""
     large = bytearray(batch(1, value=bytes(LARGE), compression=Compression.GZIP))
     large[-20] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Large frames are received into memory of their own, whatever comes before, within and behind them (NetworkReceive)."""
+"""Large frames are received into a separate buffer, whatever precedes, is within, and follows them (NetworkReceive)."""
 
 import asyncio
 import resource
@@ -15,7 +15,7 @@ from protocol.requests import decode_response
 from tests.node.brokers import Client as BrokerClient
 from tests.node.brokers import batch, running_cluster
 from tests.node.conftest import MakeWorld
-from tests.node.desks import LOOPS, Client, Desk, Server, init, play, produce, records_of
+from tests.node.desks import LOOPS, Client, Server, StubNode, init, play, produce, records_of
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 SIZES = [
@@ -32,43 +32,43 @@ SIZES = [
     2 * MEBIBYTE,
     1,
 ]
-"""Growing, shrinking, about as large as the limit between small and large, and above what is kept for the next one."""
+"""Growing, shrinking, around the limit between small and large, and above the reusable buffer size."""
 
 
-def pieces_of(stream: bytes, dice: Random) -> Iterator[bytes]:
-    """Cut a stream as no network would, but might."""
+def pieces_of(stream: bytes, rng: Random) -> Iterator[bytes]:
+    """Split a stream into arbitrary chunks."""
     position = 0
     while position < len(stream):
-        size = dice.choice((1, 3, 4, 5, 100, 64 * KIBIBYTE, 300 * KIBIBYTE, MEBIBYTE))
+        size = rng.choice((1, 3, 4, 5, 100, 64 * KIBIBYTE, 300 * KIBIBYTE, MEBIBYTE))
         yield stream[position : position + size]
         position += size
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_record_byte_arrives_whatever_the_sizes_and_pieces(make_world: MakeWorld, loop: str, seed: int) -> None:
-    """Answers come in the order of the requests; small requests between large ones are served as ever."""
-    dice = Random(seed)
-    sent = [dice.randbytes(size) for size in dice.sample(SIZES, len(SIZES))]
+def test_all_record_bytes_arrive_for_any_sizes_and_chunks(make_world: MakeWorld, loop: str, seed: int) -> None:
+    """Responses are in request order; small requests between large ones are served normally."""
+    rng = Random(seed)
+    sent = [rng.randbytes(size) for size in rng.sample(SIZES, len(SIZES))]
     stream = b"".join(produce(number, records) + init(1000 + number) for number, records in enumerate(sent))
 
     async def work(server: Server) -> list[bytes]:
         client = await server.connect()
-        writing = asyncio.create_task(write_in_pieces(client, stream, dice))
+        writing = asyncio.create_task(write_in_pieces(client, stream, rng))
         answers = [await client.answer() for _ in range(2 * len(sent))]
         await writing
         assert [int.from_bytes(answer[:4]) for answer in answers] == [number + more for number in range(len(sent)) for more in (0, 1000)]
-        return server.desk.received
+        return server.stub_node.received
 
     assert play(loop, make_world(), work) == sent
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(4))
-def test_what_arrives_while_a_request_waits_is_served_behind_it(make_world: MakeWorld, loop: str, seed: int) -> None:
-    """With acks=all a Produce waits for replicas; meanwhile the rest of a small frame comes together with the beginning of a large one."""
-    dice = Random(seed)
-    sent = [dice.randbytes(dice.choice((300, 90 * KIBIBYTE, 110 * KIBIBYTE, 200 * KIBIBYTE))) for _ in range(40)]
+def test_bytes_that_arrive_during_a_waiting_request_are_served_after_it(make_world: MakeWorld, loop: str, seed: int) -> None:
+    """With acks=all a Produce waits for replicas; meanwhile the rest of a small frame arrives with the start of a large one."""
+    rng = Random(seed)
+    sent = [rng.randbytes(rng.choice((300, 90 * KIBIBYTE, 110 * KIBIBYTE, 200 * KIBIBYTE))) for _ in range(40)]
     received: list[bytes] = []
 
     def wait(call: Call) -> Answer | Deferred:
@@ -80,26 +80,26 @@ def test_what_arrives_while_a_request_waits_is_served_behind_it(make_world: Make
     async def work(server: Server) -> None:
         client = await server.connect()
         stream = b"".join(produce(number, records) for number, records in enumerate(sent))
-        writing = asyncio.create_task(write_in_pieces(client, stream, dice))
+        writing = asyncio.create_task(write_in_pieces(client, stream, rng))
         async with asyncio.timeout(20):
             assert [await client.answer() for _ in sent] == [number.to_bytes(4) + b"done" for number in range(len(sent))]
         await writing
 
-    play(loop, make_world(), work, Desk(on_produce=wait))
+    play(loop, make_world(), work, StubNode(on_produce=wait))
     assert received == sent
 
 
-async def write_in_pieces(client: Client, stream: bytes, dice: Random) -> None:
-    """Send and wait, so that the pieces arrive as pieces now and then."""
-    for piece in pieces_of(stream, dice):
+async def write_in_pieces(client: Client, stream: bytes, rng: Random) -> None:
+    """Send and wait, so that the chunks sometimes arrive separately."""
+    for piece in pieces_of(stream, rng):
         client.send(piece)
         await client.writer.drain()
-        await asyncio.sleep(0.001 if dice.random() < 0.2 else 0)
+        await asyncio.sleep(0.001 if rng.random() < 0.2 else 0)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_records_of_a_request_that_waits_are_not_written_over(make_world: MakeWorld, loop: str) -> None:
-    """A deferred Produce looks at its batch until it is answered, while the next large frames arrive."""
+def test_records_of_a_waiting_request_are_not_overwritten(make_world: MakeWorld, loop: str) -> None:
+    """A deferred Produce reads its batch until it is answered, while the next large frames arrive."""
     held: list[tuple[memoryview, Deferred]] = []
 
     def hold(call: Call) -> Answer | Deferred:
@@ -122,7 +122,7 @@ def test_records_of_a_request_that_waits_are_not_written_over(make_world: MakeWo
             held[number][1].complete(Encoded(b"done"))
             assert await client.answer() == number.to_bytes(4) + b"done"
 
-    play(loop, make_world(), work, Desk(on_produce=hold))
+    play(loop, make_world(), work, StubNode(on_produce=hold))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -141,13 +141,13 @@ def test_records_of_a_request_that_waits_are_not_written_over(make_world: MakeWo
         "negative size",
         "size above the limit",
         "empty frame",
-        "large frame cut off",
-        "size cut off",
+        "truncated large frame",
+        "truncated size",
         "large frame of zeros",
         "large frame of noise",
     ],
 )
-def test_bad_bytes_behind_a_large_frame_end_the_connection_after_its_answer(make_world: MakeWorld, loop: str, behind: bytes, reason: str) -> None:
+def test_invalid_bytes_behind_a_large_frame_close_after_its_response(make_world: MakeWorld, loop: str, behind: bytes, reason: str) -> None:
     async def work(server: Server) -> None:
         client = await server.connect()
         client.send(produce(7, bytes(MEBIBYTE)))
@@ -161,8 +161,8 @@ def test_bad_bytes_behind_a_large_frame_end_the_connection_after_its_answer(make
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_frame_that_is_promised_costs_no_memory_until_it_comes(make_world: MakeWorld, loop: str) -> None:
-    """Fifty clients announce 100 MB each and send a little, before and after a large frame that did come."""
+def test_announced_frame_takes_no_memory_until_it_arrives(make_world: MakeWorld, loop: str) -> None:
+    """Fifty clients announce 100 MB each and send a little, before and after a large frame that did arrive."""
 
     async def work(server: Server) -> None:
         before = resident_bytes()
@@ -184,14 +184,14 @@ def test_a_frame_that_is_promised_costs_no_memory_until_it_comes(make_world: Mak
 
 
 def resident_bytes() -> int:
-    """Return what this process occupies."""
+    """Return the resident memory of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_who_must_wait_for_a_place_may_send_large_frames(make_world: MakeWorld, loop: str) -> None:
-    """uvloop forgets a pause that began as the connection was made, and ends the loop's work on a buffer without room."""
+def test_throttled_new_connection_may_send_large_frames(make_world: MakeWorld, loop: str) -> None:
+    """uvloop loses a pause that was requested in connection_made, and stops working if it gets an empty buffer."""
     frame = produce(1, bytes(300 * KIBIBYTE))
 
     async def work(server: Server) -> None:
@@ -202,7 +202,7 @@ def test_who_must_wait_for_a_place_may_send_large_frames(make_world: MakeWorld, 
         for number in range(2, 40):
             held.send(produce(number, bytes(300 * KIBIBYTE)))
         await asyncio.sleep(0.1)
-        assert held.writer.transport.get_write_buffer_size() > 20 * len(frame), "nothing is read of a client that waits, but for what came at once"
+        assert held.writer.transport.get_write_buffer_size() > 20 * len(frame), "nothing more is read from a waiting client than what arrived at once"
         first.writer.close()
         for number in range(2, 40):
             assert (await held.answer()).startswith(number.to_bytes(4))
@@ -210,8 +210,8 @@ def test_who_must_wait_for_a_place_may_send_large_frames(make_world: MakeWorld, 
     play(loop, make_world(), work, **{"max.connections": "1"})
 
 
-def test_bytes_for_which_there_is_no_room_end_the_connection() -> None:
-    """The owner does not read then; if it did, a buffer without room would end the node."""
+def test_bytes_without_buffer_space_close_the_connection() -> None:
+    """The owner does not read then; otherwise an empty buffer would end the node."""
     surplus: list[None] = []
     frame = (200 * KIBIBYTE).to_bytes(4) + bytes(200 * KIBIBYTE)
     large = LargeFrames(
@@ -231,10 +231,10 @@ def test_bytes_for_which_there_is_no_room_end_the_connection() -> None:
 
 
 class Owner(asyncio.Protocol):
-    """A connection that serves everything at once and has been sent nothing else."""
+    """A connection that serves every frame immediately and has received nothing else."""
 
 
-def test_what_a_very_large_frame_took_is_given_back_at_once() -> None:
+def test_memory_of_a_very_large_frame_is_freed_immediately() -> None:
     """Otherwise each connection that sent one would keep it until it closes."""
     taken: list[int] = []
 
@@ -256,8 +256,8 @@ def test_what_a_very_large_frame_took_is_given_back_at_once() -> None:
     assert resident_bytes() - before < 8 * MEBIBYTE
 
 
-def test_frames_of_one_size_use_one_piece_of_memory() -> None:
-    """The next frame is expected to be as large as the last one: nothing is allocated, nothing is moved."""
+def test_frames_of_one_size_reuse_one_buffer() -> None:
+    """The next frame is expected to be as large as the last one: no allocation, no copy."""
     served: list[int] = []
 
     def serve(buffer: object, position: int, end: int) -> None:
@@ -283,8 +283,8 @@ def test_frames_of_one_size_use_one_piece_of_memory() -> None:
     assert served == [0] * 20 and peak < 400 * KIBIBYTE
 
 
-def test_a_simulated_broker_takes_and_gives_large_batches_and_a_seed_plays_the_same_again() -> None:
-    """Bytes that arrive in one piece in virtual time are put into the room that the connection gives, and the rest goes on behind it."""
+def test_simulated_broker_handles_large_batches_deterministically() -> None:
+    """Bytes that arrive in one piece in virtual time fill the connection's buffer, and the rest follows."""
 
     async def work(client: BrokerClient) -> list[bytes]:
         await client.create_topic("t")
@@ -293,10 +293,10 @@ def test_a_simulated_broker_takes_and_gives_large_batches_and_a_seed_plays_the_s
         assert [answer.base_offset for answer in answers] == list(range(len(sent)))
         return [bytes(records or b"") for offset in range(len(sent)) for records in [(await client.fetch(offset, max_bytes=1)).records]]
 
-    played = []
+    result = []
     for _ in range(2):
         with running_cluster(seed=5) as cluster:
             fetched = cluster.run(work)
-            played.append((fetched, cluster.events))
-    assert [len(each) // KIBIBYTE for each in played[0][0]] == [300, 0, 900, 0, 0, 150]
-    assert played[0] == played[1]
+            result.append((fetched, cluster.events))
+    assert [len(each) // KIBIBYTE for each in result[0][0]] == [300, 0, 900, 0, 0, 150]
+    assert result[0] == result[1]

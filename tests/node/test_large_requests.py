@@ -1,10 +1,10 @@
-"""No request costs more than in proportion to its entries: each array of each API, counted and not timed.
+"""The cost of a request is linear in its entries: each array of each API, counted and not timed.
 
-What is counted are calls of functions, and comparisons of the values that the client sent: a look-up in a list compares and calls nothing. A node
-that does both for each entry alone does twice as much more from 2n to 4n entries as from n to 2n; one that compares each with each does four times.
+Counted are function calls, and comparisons of the values that the client sent: a list lookup compares without a call.
+With linear cost the increase from 2n to 4n entries is twice that from n to 2n; with quadratic cost it is four times.
 
-No request holds the loop either: calls are counted for each callback of the loop, too, and the longest one must not grow by more than a few calls for
-each entry. What is done aside is not counted, for it does not hold the loop where there are threads.
+No request blocks the loop either: calls are also counted per callback of the loop, and the longest one may grow by only
+a few calls per entry. Work in threads is not counted, because it does not block the loop.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from tests.node.brokers import CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster
 COUNT: Final = 100
 RATIO_MAX: Final = 2.5
 NOISE_COUNT: Final = 1_500
-"""What else goes on in a cluster meanwhile: heartbeats, fetches. A quadratic term below this stays unseen."""
+"""Other activity in a cluster meanwhile: heartbeats, fetches. A quadratic term below this is not detected."""
 RELEASE: Final = "4.4"
-ASKER: Final = "test"
+REQUESTER: Final = "test"
 LEFT_OUT: Final = {
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -50,7 +50,7 @@ LEFT_OUT: Final = {
     ApiKey.CONTROLLER_REGISTRATION,
     ApiKey.BROKER_HEARTBEAT,
 }
-"""What would change who belongs to the cluster."""
+"""Requests that would change the cluster membership."""
 CALLS_PER_ENTRY_MAX: Final = 27
 """So many calls of the longest callback take 2 to 4 us: 40 to 80 ms for 20,000 entries."""
 WRITTEN_WHOLE: Final = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 30}
@@ -60,11 +60,11 @@ LOOP_CODE: Final = VirtualLoop._run.__code__
 ASIDE_CODE: Final = SimulatedWorld.aside.__code__
 comparisons = 0
 preparing: list[bool] = []
-"""Holds something while values are replaced by such as are counted, which no node does."""
+"""It keeps a reference when values are replaced by counted ones, which no node does."""
 
 
 class Text(str):
-    """A string that a client sent; comparing it is counted."""
+    """A string that a client sent; its comparisons are counted."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -76,7 +76,7 @@ class Text(str):
 
 
 class Number(int):
-    """A number that a client sent; comparing it is counted."""
+    """A number that a client sent; its comparisons are counted."""
 
     __hash__ = int.__hash__
 
@@ -91,7 +91,7 @@ COMPARING: Final = frozenset({Text.__eq__.__code__, Number.__eq__.__code__})
 
 
 def counted(value: Any) -> Any:
-    """Return a value whose comparisons are counted; messages are changed where they are."""
+    """Return a value whose comparisons are counted; messages are changed in place."""
     if type(value) is str:
         return Text(value)
     if type(value) is int:
@@ -107,29 +107,29 @@ def counted(value: Any) -> Any:
 
 
 class SomeRights:
-    """Lets a client do what is named with an even number, or nothing."""
+    """Allows a client everything with an even number in its name, or nothing."""
 
     def __init__(self) -> None:
         self.lets_some = True
 
     def allows(self, principal: object, host: str, operation: int, resource: int, name: str) -> bool:
-        """Tell by the name alone."""
+        """Decide by the name alone."""
         return self.lets_some and name[-1:] not in tuple("13579")
 
     def allows_any(self, principal: object, host: str, operation: int, resource: int) -> bool:
-        """Tell the same of any resource."""
+        """Decide likewise for any resource."""
         return self.lets_some
 
 
 @pytest.fixture(scope="module")
 def rights() -> SomeRights:
-    """What the authorizer of the cluster allows."""
+    """The authorizer of the cluster."""
     return SomeRights()
 
 
 @pytest.fixture(scope="module")
 def cluster(rights: SomeRights) -> Iterator[Cluster]:
-    """A cluster whose handlers count what they compare, and judge only the client of the test."""
+    """A cluster whose handlers count comparisons, and authorize only the client of the test."""
 
     def guarded(shell: NodeShell, table: GuardTable[Any], handlers: Iterable[Handler[Any]]) -> tuple[Handler[Any], ...]:
         return tuple(_counting(handler, table.guards.get(handler.key), rights) for handler in handlers)
@@ -149,7 +149,7 @@ def cluster(rights: SomeRights) -> Iterator[Cluster]:
 
 def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRights) -> Handler[Any]:
     def handle(node: Any, call: Call) -> Answer | Deferred:
-        if call.client_id != ASKER or call.api_key in (ApiKey.API_VERSIONS, ApiKey.ENVELOPE):
+        if call.client_id != REQUESTER or call.api_key in (ApiKey.API_VERSIONS, ApiKey.ENVELOPE):
             return handler.handle(node, call)
         preparing.append(True)
         call.body = counted(call.body)
@@ -169,7 +169,7 @@ class Work:
         self._is_counted = False
 
     def on_event(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Count a call; a call of `Context.run` by the loop begins a callback, and one of `work` in `aside` ends what counts of it."""
+        """Count a call; a call of `Context.run` by the loop starts a callback, and one of `work` in `aside` ends its counted part."""
         if event not in ("call", "c_call"):
             return
         self.calls += 1
@@ -184,17 +184,17 @@ class Work:
 
 
 def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int) -> tuple[int, int]:
-    """Return what a request makes the cluster do: calls and comparisons in all, and the calls of the longest callback."""
+    """Return the work that a request causes in the cluster: calls and comparisons in all, and the calls of the longest callback."""
     global comparisons
     work = Work()
 
     async def ask(client: Client) -> None:
-        connection = PeerConnection(host, port, client_id=ASKER)
+        connection = PeerConnection(host, port, client_id=REQUESTER)
         await connection.connect()
         try:
             await connection.request(request.of(entries), api_version=request.version)
         except OSError:
-            pass  # the node has closed the connection: that is an answer, too
+            pass  # the node has closed the connection: that is a valid response, too
         finally:
             connection.close()
 
@@ -208,10 +208,10 @@ def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entri
 
 
 def served(cluster: Cluster, host: str, port: int) -> dict[ApiKey, int]:
-    """Return the last version of each API that a node offers."""
+    """Return the latest version of each API that a node offers."""
 
     async def ask(client: Client) -> Message:
-        connection = PeerConnection(host, port, client_id=ASKER)
+        connection = PeerConnection(host, port, client_id=REQUESTER)
         await connection.connect()
         answer: Message = await connection.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), api_version=3)
         connection.close()
@@ -226,7 +226,7 @@ def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey]
     found = []
     for key, version in served(cluster, host, port).items():
         for request in () if skipped(key) else every_array(key, version):
-            work_of(cluster, host, port, request, 1)  # the first one makes codecs
+            work_of(cluster, host, port, request, 1)  # the first one creates codecs
             counted = [work_of(cluster, host, port, request, COUNT << step) for step in range(3)]
             work, longest = [each[0] for each in counted], [each[1] for each in counted]
             first, second = work[1] - work[0], work[2] - work[1]
@@ -238,25 +238,25 @@ def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey]
 
 
 @pytest.mark.parametrize("lets_some", [True, False])
-def test_the_work_for_a_request_grows_with_its_entries_and_no_faster(cluster: Cluster, rights: SomeRights, lets_some: bool) -> None:
-    """At the broker, and through it at the controller: for a client that may do half of what it asks, and for one that may do nothing."""
+def test_work_for_a_request_is_linear_in_its_entries(cluster: Cluster, rights: SomeRights, lets_some: bool) -> None:
+    """At the broker, and through it at the controller: for a client with access to half of the entries, and for one with none."""
     rights.lets_some = lets_some
     faults = faults_of(cluster, "broker-1", 9092)
     assert not faults, "\n".join(faults)
 
 
-def test_the_work_of_a_controller_grows_with_the_entries_and_no_faster(cluster: Cluster, rights: SomeRights) -> None:
-    """What only controllers are asked."""
+def test_controller_work_is_linear_in_the_entries(cluster: Cluster, rights: SomeRights) -> None:
+    """The APIs that only controllers serve."""
     rights.lets_some = True
     at_broker = served(cluster, "broker-1", 9092)
     faults = faults_of(cluster, CONTROLLER_HOST, CONTROLLER_PORT, lambda key: key in at_broker)
     assert not faults, "\n".join(faults)
 
 
-def test_a_controller_that_many_ask_for_much_holds_the_loop_no_longer_than_for_one(cluster: Cluster, rights: SomeRights) -> None:
-    """What one decision writes makes none of the others begin again, which would be done in one turn.
+def test_concurrent_large_requests_block_the_loop_no_longer_than_one(cluster: Cluster, rights: SomeRights) -> None:
+    """The writes of one decision do not restart the others, which would all run in one turn.
 
-    It comes last: the topics that it makes are work for whatever is counted behind it, as for snapshots of them.
+    This test is last: the topics that it creates add work to later measurements, for example to snapshots.
     """
     rights.lets_some = True
     version = served(cluster, CONTROLLER_HOST, CONTROLLER_PORT)[ApiKey.CREATE_TOPICS]
@@ -270,7 +270,7 @@ def longest_of_new_topics(cluster: Cluster, version: int, clients: int) -> int:
     aside = SimulatedWorld.aside
 
     async def all_at_once(world: SimulatedWorld, decode: Callable[[], Any]) -> Any:
-        """Decode none before all are there: in virtual time each would be done with before the next one comes."""
+        """Decode nothing until all requests have arrived: in virtual time each would complete before the next arrives."""
         nonlocal there_count
         head = getclosurevars(decode).nonlocals.get("head")
         if head is None or head.api_key != ApiKey.CREATE_TOPICS:

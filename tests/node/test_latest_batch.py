@@ -1,4 +1,4 @@
-"""A broker that is told to keep only the latest batch of each producer.   Source: KIP-758."""
+"""A broker configured to keep only the latest batch of each producer.   Source: KIP-758."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from protocol.errors import ErrorCode
 from tests.node.brokers import Client, batch, broker_config, running_cluster
 
 
-def test_the_state_of_producers_is_chosen_for_each_node(figures) -> None:
+def test_producer_state_variant_is_chosen_per_node(figures) -> None:
     """An old batch is DUPLICATE_SEQUENCE_NUMBER without an offset, and nothing is written; the latest one has its offset."""
     expected = {
         "latest-batch": {11: (0, 11), 6: (46, -1), 1: (46, -1)},
@@ -30,7 +30,7 @@ def test_the_state_of_producers_is_chosen_for_each_node(figures) -> None:
 
             cluster.run(work)
     figures(
-        **{f"{kind}_{11 - number}_behind": list(told) for kind, answers in expected.items() for number, told in answers.items()},
+        **{f"{kind}_{11 - number}_behind": list(each) for kind, answers in expected.items() for number, each in answers.items()},
     )
 
 
@@ -42,7 +42,7 @@ def test_the_state_of_producers_is_chosen_for_each_node(figures) -> None:
         {"max_in_flight_sequence_number_per_connection": str(2**30 + 1)},
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, str], figures) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, str], figures) -> None:
     """The range is from 1 to 2^30."""
     with pytest.raises(ConfigError):
         broker_config(1, "host", **wrong)

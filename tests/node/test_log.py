@@ -1,4 +1,4 @@
-"""A log keeps Kafka's format on disk, finds what it is asked for, and comes back from a crash with everything that is whole."""
+"""A log has Kafka's format on disk, finds offsets and timestamps, and recovers everything valid after a crash."""
 
 from pathlib import Path
 
@@ -49,8 +49,10 @@ def offsets(data: memoryview) -> list[tuple[int, int]]:
     return [(batch.base_offset, batch.last_offset) for batch in split_batches(data)]
 
 
-def test_what_is_appended_is_read_back_in_whole_batches(make_world: MakeWorld) -> None:
-    """A read begins with the batch that holds the offset, ends below the end offset, and keeps to max_bytes unless it is the first batch."""
+def test_appended_records_are_read_back_in_whole_batches(make_world: MakeWorld) -> None:
+    """A read begins with the batch that contains the offset, ends below the end offset, and respects max_bytes except
+    for the first batch.
+    """
     log, _, _ = opened(make_world())
     filled(log, 5)
     size_bytes = data_batch(2).size_bytes
@@ -65,7 +67,7 @@ def test_what_is_appended_is_read_back_in_whole_batches(make_world: MakeWorld) -
 
 
 def test_segments_roll_and_every_offset_is_found(make_world: MakeWorld) -> None:
-    """Segments are named by their base offset; indexes of complete ones are there and sparse (Kafka's format)."""
+    """Segments are named by their base offset; complete ones have sparse indexes (Kafka's format)."""
     world = make_world()
     log, _, _ = opened(world, SMALL)
     filled(log, 40)
@@ -97,8 +99,8 @@ def test_records_are_found_by_timestamp(make_world: MakeWorld, settings: Segment
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])
-def test_a_log_comes_back_whole(make_world: MakeWorld, settings: SegmentSettings | None) -> None:
-    """Every batch is replayed once, in order, with the epochs that wrote them; then the log goes on."""
+def test_log_is_restored_completely(make_world: MakeWorld, settings: SegmentSettings | None) -> None:
+    """Every batch is replayed once, in order, with its leader epoch; then appends continue."""
     log, _, _ = opened(make_world(), settings)
     filled(log, 30)
     append(log, data_batch(3), leader_epoch=4)
@@ -120,13 +122,13 @@ def test_a_log_comes_back_whole(make_world: MakeWorld, settings: SegmentSettings
         (lambda data: data[:-1] + bytes([data[-1] ^ 1]), 9),  # one bit
         (lambda data: data + b"\0" * 300, 10),  # zeros, as a file system leaves them
         (lambda data: data + data[-100:], 10),  # an old batch's tail
-        (lambda data: data + data[:150], 10),  # a whole batch, at an offset that is long past
-        (lambda data: data + b"\x7f" * 100, 10),  # a batch that announces two gigabytes
+        (lambda data: data + data[:150], 10),  # a whole batch with an earlier offset
+        (lambda data: data + b"\x7f" * 100, 10),  # a batch with a size of two gigabytes
         (lambda data: b"\xff" * len(data), 0),
     ],
 )
-def test_a_damaged_tail_is_cut_and_reported(make_world: MakeWorld, tmp_path: Path, damage: object, kept: int) -> None:
-    """LogSegment.recover: the first batch that cannot be one ends the log."""
+def test_damaged_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path: Path, damage: object, kept: int) -> None:
+    """LogSegment.recover: the first invalid batch ends the log."""
     world = make_world()
     log, _, _ = opened(world)
     filled(log, 10)
@@ -140,14 +142,14 @@ def test_a_damaged_tail_is_cut_and_reported(make_world: MakeWorld, tmp_path: Pat
     size_bytes = len(whole) // 10
     assert len(replayed) == kept
     assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (2 * kept, len(damaged) - kept * size_bytes, False)
-    assert next_world.noted_of(LogRecovered) == [recovered]
+    assert next_world.emitted_of(LogRecovered) == [recovered]
     assert file.stat().st_size == kept * size_bytes
     filled(again, 1)
     assert offsets(again.read(2 * kept, 1, 100)) == [(2 * kept, 2 * kept + 1)]
 
 
-def test_damage_in_the_middle_takes_the_later_segments_with_it(make_world: MakeWorld, tmp_path: Path) -> None:
-    """What follows a hole cannot be trusted: LogLoader.recoverLog deletes it."""
+def test_damage_in_the_middle_removes_the_later_segments(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Records after a gap cannot be trusted: LogLoader.recoverLog deletes them."""
     log, _, _ = opened(make_world(), SMALL)
     filled(log, 40)
     log.abort()
@@ -162,8 +164,8 @@ def test_damage_in_the_middle_takes_the_later_segments_with_it(make_world: MakeW
     assert offsets(again.read(recovered.next_offset, 1, 100)) == [(recovered.next_offset, recovered.next_offset + 1)]
 
 
-def test_checksums_before_the_recovery_point_are_not_looked_at(make_world: MakeWorld, tmp_path: Path) -> None:
-    """What was flushed before the crash is trusted, so that a start does not read everything twice."""
+def test_checksums_before_the_recovery_point_are_not_verified(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Data flushed before the crash is trusted, so that a start does not read everything twice."""
     log, _, _ = opened(make_world())
     filled(log, 10)
     log.abort()
@@ -177,8 +179,8 @@ def test_checksums_before_the_recovery_point_are_not_looked_at(make_world: MakeW
 
 @pytest.mark.parametrize("settings", [None, SMALL])
 @pytest.mark.parametrize(("offset", "end_offset"), [(80, 80), (79, 78), (78, 78), (40, 40), (41, 40), (1, 0), (0, 0)])
-def test_a_log_is_cut_at_a_batch(make_world: MakeWorld, settings: SegmentSettings | None, offset: int, end_offset: int) -> None:
-    """Batches stay whole: the one that holds the offset goes, too."""
+def test_log_is_truncated_at_a_batch_boundary(make_world: MakeWorld, settings: SegmentSettings | None, offset: int, end_offset: int) -> None:
+    """Batches stay whole: the one that contains the offset is removed, too."""
     log, _, _ = opened(make_world(), settings)
     filled(log, 40)
     log.truncate_to(offset)
@@ -190,8 +192,8 @@ def test_a_log_is_cut_at_a_batch(make_world: MakeWorld, settings: SegmentSetting
     assert [batch.base_offset for batch in replayed] == list(range(0, end_offset + 2, 2))
 
 
-def test_an_epoch_without_records_goes_with_a_cut_that_cuts_nothing(make_world: MakeWorld) -> None:
-    """Its leader wrote nothing: the next one does not know it, and a replica that kept it would be told to cut there for ever."""
+def test_truncation_at_the_log_end_removes_an_epoch_without_records(make_world: MakeWorld) -> None:
+    """Its leader wrote nothing: the next one does not know it, and a replica that kept it would be truncated there over and over."""
     log, _, _ = opened(make_world())
     filled(log, 5)
     log.epochs.assign(3, log.log_end_offset)
@@ -199,8 +201,8 @@ def test_an_epoch_without_records_goes_with_a_cut_that_cuts_nothing(make_world: 
     assert log.epochs.latest_epoch == 0
 
 
-async def test_flush_says_how_far_the_log_is_durable(make_world: MakeWorld) -> None:
-    """Everything appended before the call; what comes later needs another one."""
+async def test_flush_returns_the_durable_offset(make_world: MakeWorld) -> None:
+    """Everything appended before the call; later records need another flush."""
     log, _, _ = opened(make_world(), SMALL)
     filled(log, 40)
     assert log.flushed_offset == 0
@@ -210,7 +212,7 @@ async def test_flush_says_how_far_the_log_is_durable(make_world: MakeWorld) -> N
     assert await log.flush() == 82
 
 
-async def test_a_directory_remembers_its_topic_id(make_world: MakeWorld) -> None:
+async def test_directory_stores_its_topic_id(make_world: MakeWorld) -> None:
     """partition.metadata (KIP-516)."""
     log, _, _ = opened(make_world())
     assert log.stored_topic_id() is None

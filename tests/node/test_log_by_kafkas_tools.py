@@ -1,4 +1,4 @@
-"""Apache Kafka's own DumpLogSegments reads what a broker and a controller wrote, and finds nothing to complain about."""
+"""Apache Kafka's DumpLogSegments reads the files of a broker and a controller without errors."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_kafka_reads_our_segments_and_indexes(make_world: MakeWorld, tmp_path: P
     segments = sorted(directory.glob("*.log"))
     indexes = [*sorted(directory.glob("*.index")), *sorted(directory.glob("*.timeindex"))]
     assert len(segments) >= 2 and len(indexes) == 2 * len(segments)
-    told = dump_log(*segments, *indexes)
-    assert [int(offset) for offset in re.findall(r"baseOffset: (\d+)", told)] == list(range(0, 600, 2))
-    assert told.count("isvalid: true") == 300
-    assert not re.search(r"[Mm]ismatch|not found|[Cc]orrupt|out of order|invalid", told.replace("isvalid", "")), told[-2000:]
+    dumped = dump_log(*segments, *indexes)
+    assert [int(offset) for offset in re.findall(r"baseOffset: (\d+)", dumped)] == list(range(0, 600, 2))
+    assert dumped.count("isvalid: true") == 300
+    assert not re.search(r"[Mm]ismatch|not found|[Cc]orrupt|out of order|invalid", dumped.replace("isvalid", "")), dumped[-2000:]

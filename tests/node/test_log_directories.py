@@ -1,4 +1,5 @@
-"""A broker with several log directories: partitions are spread over them, and one that fails takes only its own partitions with it.
+"""A broker with several log directories: partitions are spread over them, and a failed directory affects only its own
+partitions.
 
 Source: KIP-112, KIP-113, KIP-858; kafka.log.LogManager, kafka.server.ReplicaManager.handleLogDirFailure.
 """
@@ -28,7 +29,7 @@ TWO = {"log_dirs": "/data,/other", "broker_heartbeat_interval_ms": "500", "repli
 
 
 def breakable(cluster: Cluster, broker: str, place: int) -> BreakableDisk:
-    """Put a disk that can break in place of a log directory in which nothing is yet."""
+    """Put a breakable disk in place of an empty log directory."""
     home = cluster.brokers[broker].partitions.directories.all[place]
     disk = BreakableDisk(home.world.disk)
     home.world = WorldElsewhere(home.world, disk)
@@ -50,8 +51,8 @@ async def described(client: Client) -> list[DescribeLogDirsResult]:
     return (await client.ask(DescribeLogDirsRequest(topics=None))).results
 
 
-async def told(client: Client) -> dict[int, Any]:
-    """Return the partitions of topic t as Metadata tells them."""
+async def listed_partitions(client: Client) -> dict[int, Any]:
+    """Return the partitions of topic t from Metadata."""
     answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
     return {row.partition_index: row for row in answer.topics[0].partitions}
 
@@ -60,8 +61,8 @@ def lying_in(results: list[DescribeLogDirsResult]) -> list[list[tuple[str, int]]
     return [[(topic.name, row.partition_index) for topic in result.topics for row in topic.partitions] for result in results]
 
 
-def test_new_partitions_go_where_there_are_fewest() -> None:
-    """Each directory has an identity of its own, and the controller knows what lies where, also after a restart."""
+def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
+    """Each directory has an id, and the controller knows the directory of each replica, also after a restart."""
     with running_cluster(**TWO) as cluster:
         cluster.run(creating([[1]] * 4))
         results = cluster.run(described)
@@ -85,8 +86,8 @@ def test_new_partitions_go_where_there_are_fewest() -> None:
 
 
 @pytest.mark.parametrize("trouble", [errno.EIO, errno.ENOSPC, errno.EROFS])
-def test_a_directory_that_fails_takes_its_partitions_offline_and_no_others(trouble: int) -> None:
-    """KAFKA_STORAGE_ERROR here, a new leader elsewhere; what lies in the other directory is served as before."""
+def test_failed_directory_takes_only_its_partitions_offline(trouble: int) -> None:
+    """KAFKA_STORAGE_ERROR here, a new leader elsewhere; partitions in the other directory are served as before."""
     with running_cluster(2, **TWO) as cluster:
         disk = breakable(cluster, "broker-1", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
@@ -101,10 +102,10 @@ def test_a_directory_that_fails_takes_its_partitions_offline_and_no_others(troub
         disk.broken = trouble
         assert cluster.run(produce) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
         assert cluster.run(produce) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
-        (failed,) = cluster.noted(LogDirectoryFailed, "broker-1")
+        (failed,) = cluster.emitted(LogDirectoryFailed, "broker-1")
         assert (failed.path, failed.partition_count) == ("/other", 1)
         cluster.simulation.run_for(3)
-        rows = cluster.run(told, broker="broker-2")
+        rows = cluster.run(listed_partitions, broker="broker-2")
         assert (rows[failing].leader_id, rows[failing].offline_replicas, rows[failing].isr_nodes) == (2, [1], [2])
         assert (rows[healthy].leader_id, rows[healthy].offline_replicas) == (1, [])
         results = cluster.run(described)
@@ -118,8 +119,8 @@ def test_a_directory_that_fails_takes_its_partitions_offline_and_no_others(troub
         assert cluster.is_running("broker-1")
 
 
-def test_a_follower_whose_directory_fails_leaves_those_in_sync() -> None:
-    """Its leader goes on without it."""
+def test_follower_with_a_failed_directory_leaves_the_isr() -> None:
+    """Its leader continues without it."""
     with running_cluster(2, **TWO) as cluster:
         disk = breakable(cluster, "broker-2", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
@@ -131,11 +132,11 @@ def test_a_follower_whose_directory_fails_leaves_those_in_sync() -> None:
 
         assert cluster.run(produce) == [0, 0]
         cluster.simulation.run_for(3)
-        rows = cluster.run(told)
+        rows = cluster.run(listed_partitions)
         assert (rows[failing].isr_nodes, rows[failing].offline_replicas, sorted(rows[1 - failing].isr_nodes)) == ([1], [2], [1, 2])
 
 
-def test_with_its_last_directory_a_broker_goes_down() -> None:
+def test_broker_stops_with_its_last_directory() -> None:
     """As with its only one."""
     with running_cluster(**TWO) as cluster:
         disks = [breakable(cluster, "broker-1", place) for place in (0, 1)]
@@ -149,12 +150,12 @@ def test_with_its_last_directory_a_broker_goes_down() -> None:
         disks[0].broken = errno.EIO
         with pytest.raises(OSError):
             cluster.run(produce)
-        (failed,) = cluster.noted(NodeFailed, "broker-1")
+        (failed,) = cluster.emitted(NodeFailed, "broker-1")
         assert "EIO" in failed.reason and cluster.brokers["broker-1"].shell.is_dead
 
 
-def test_a_directory_that_works_again_after_a_restart_brings_its_partitions_back() -> None:
-    """They follow, and catch up."""
+def test_repaired_directory_is_online_again_after_a_restart() -> None:
+    """Its replicas follow, and catch up."""
     with running_cluster(2, **TWO) as cluster:
         disk = breakable(cluster, "broker-1", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
@@ -169,7 +170,7 @@ def test_a_directory_that_works_again_after_a_restart_brings_its_partitions_back
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
         cluster.simulation.run_for(5)
-        rows = cluster.run(told)
+        rows = cluster.run(listed_partitions)
         assert [sorted(row.isr_nodes) for row in rows.values()] == [[1, 2], [1, 2]] and not [row for row in rows.values() if row.offline_replicas]
 
 
@@ -183,7 +184,7 @@ def moving(path: str, partition: int = 0, topic: str = "t") -> Callable[[Client]
 
 
 def producing(count: int) -> Callable[[Client], Awaitable[int]]:
-    """Append so many batches of one producer, numbered through, and return how many were acknowledged."""
+    """Append so many batches of one producer with consecutive sequences, and return how many were acknowledged."""
 
     async def produce(client: Client) -> int:
         first = (await client.fetch(0)).high_watermark
@@ -204,8 +205,10 @@ async def read(client: Client) -> list[bytes | None]:
     return values
 
 
-def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
-    """Everything is there, its producer is known, the controller knows where it lies, and the former directory is empty; also after a restart."""
+def test_replica_moves_to_another_directory_while_it_is_written() -> None:
+    """All records and its producer state are there, the controller knows the new directory, and the old one is empty;
+    also after a restart.
+    """
     with running_cluster(**TWO, log_segment_bytes="1000") as cluster:
         cluster.run(creating([[1]]))
         cluster.run(producing(60))
@@ -213,7 +216,7 @@ def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
         target = {"/data": "/other", "/other": "/data"}[home.path]
         assert cluster.run(moving("/nowhere")) == ErrorCode.LOG_DIR_NOT_FOUND
         assert cluster.run(moving(target, partition=5)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert cluster.run(moving(home.path)) == ErrorCode.NONE and not cluster.noted(ReplicaMoveBegan)
+        assert cluster.run(moving(home.path)) == ErrorCode.NONE and not cluster.emitted(ReplicaMoveBegan)
 
         async def move_and_write(client: Client) -> list[Any]:
             assert await moving(target)(client) == ErrorCode.NONE
@@ -223,7 +226,7 @@ def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
 
         rows = cluster.run(move_and_write)
         assert rows in ([(home.path, False), (target, True)], [(target, True), (home.path, False)])
-        cluster.simulation.run_until(lambda: bool(cluster.noted(ReplicaMoved)), 30)
+        cluster.simulation.run_until(lambda: bool(cluster.emitted(ReplicaMoved)), 30)
         cluster.simulation.run_for(2)
         expected = [b"%06d" % number for number in range(120)]
         assert cluster.run(read) == expected and cluster.run(producing(5)) == 125
@@ -246,8 +249,8 @@ def test_a_replica_moves_to_another_directory_while_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("rate, at_least_s, at_most_s", [(None, 0, 1), ("100000", 6, 14)])
-def test_moves_keep_below_the_rate_that_was_set(rate: str | None, at_least_s: float, at_most_s: float) -> None:
-    """A million bytes at 100,000 a second take about ten seconds; the first piece and a window's allowance come at once."""
+def test_directory_moves_respect_the_throttle(rate: str | None, at_least_s: float, at_most_s: float) -> None:
+    """A million bytes at 100,000 per second take about ten seconds; the first chunk and the allowance of one window are immediate."""
     with running_cluster(**TWO) as cluster:
         cluster.run(creating([[1]]))
 
@@ -262,13 +265,13 @@ def test_moves_keep_below_the_rate_that_was_set(rate: str | None, at_least_s: fl
         home = cluster.brokers["broker-1"].partitions.hosted()[0].home.path
         began = cluster.simulation.loop.now_ns
         assert cluster.run(moving({"/data": "/other", "/other": "/data"}[home])) == ErrorCode.NONE
-        cluster.simulation.run_until(lambda: bool(cluster.noted(ReplicaMoved)), 60)
+        cluster.simulation.run_until(lambda: bool(cluster.emitted(ReplicaMoved)), 60)
         assert at_least_s <= (cluster.simulation.loop.now_ns - began) / 1e9 <= at_most_s
 
 
 @pytest.mark.parametrize("at", [1, 4, 8, 12, 16, 20, 24, 28, 32, 36])
-def test_a_power_loss_in_the_middle_of_a_move_loses_nothing(at: int) -> None:
-    """Wherever it strikes, what was flushed is there, once, and the move ends after the next start if it was asked for long enough before."""
+def test_power_loss_during_a_directory_move_loses_nothing(at: int) -> None:
+    """At any point, flushed records are there, once, and the move completes after the next start if it was requested early enough."""
     with running_cluster(**TWO, log_segment_bytes="1000", log_flush_interval_messages="1") as cluster:
         cluster.run(creating([[1]]))
         cluster.run(producing(40))

@@ -1,4 +1,4 @@
-"""What is known to be on disk is not read again: a log is opened by its indexes, and only what may be torn is looked at.
+"""Durable data is not read again: a log is opened by its indexes, and only segments that may be torn are verified.
 
 Source: LogLoader.{loadSegmentFiles,recoverLog}, LogSegment.sanityCheck.
 """
@@ -23,7 +23,7 @@ SETTINGS = SegmentSettings(segment_bytes=2000, index_interval_bytes=150)
 
 
 def reopened(world: World, recovery_point: int | None) -> tuple[PartitionLog, list[int], list[int], int]:
-    """Open the log; return it, the segments that were found unclean, the batches that were handed on, and how many bytes were cut off."""
+    """Open the log; return it, the segments found unclean, the replayed batches, and the number of truncated bytes."""
     log, unclean, handed = PartitionLog(world, "t", 0, SETTINGS), list[int](), list[int]()
     recovered = log.recover(lambda batch: handed.append(batch.base_offset), verify_from_offset=recovery_point, on_unclean=unclean.append)
     return log, unclean, handed, recovered.cut_bytes
@@ -51,8 +51,8 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def test_after_a_clean_stop_the_indexes_say_what_is_in_the_log(make_world: MakeWorld, directory: Path) -> None:
-    """Every record is found as before, by offset and by timestamp, and the log goes on as if it had never been closed."""
+def test_indexes_agree_with_the_log_after_a_clean_stop(make_world: MakeWorld, directory: Path) -> None:
+    """Every record is found as before, by offset and by timestamp, and the log continues as if it had never been closed."""
     written(make_world())
     whole = files(directory, "index")
     again, unclean, handed, cut_bytes = reopened(make_world(), None)
@@ -78,8 +78,8 @@ def test_after_a_clean_stop_the_indexes_say_what_is_in_the_log(make_world: MakeW
     assert files(directory, ".index") == {name: data for name, data in grown.items() if ".index" in name}
 
 
-def test_only_segments_behind_the_recovery_point_are_looked_at(make_world: MakeWorld, directory: Path) -> None:
-    """A flipped bit in what was flushed is not found by a restart, and none escapes in what was not."""
+def test_only_segments_behind_the_recovery_point_are_verified(make_world: MakeWorld, directory: Path) -> None:
+    """A restart does not detect a flipped bit in flushed data, and detects each in unflushed data."""
     bases = written(make_world(), cleanly=False).base_offsets
     assert len(bases) >= 4
     for base in (bases[0], bases[-2]):
@@ -94,8 +94,10 @@ def test_only_segments_behind_the_recovery_point_are_looked_at(make_world: MakeW
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])
-def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(make_world: MakeWorld, directory: Path, is_cleaned: bool) -> None:
-    """The end of a segment that was not flushed is gone, whole batches of it, and the next segment is there: nothing is torn, yet it is no log."""
+def test_records_behind_a_gap_are_truncated_unless_cleaning_left_it(make_world: MakeWorld, directory: Path, is_cleaned: bool) -> None:
+    """The unflushed end of a segment, several whole batches, is lost, and the next segment is there: nothing is torn,
+    but the log is not contiguous.
+    """
     bases = written(make_world(), cleanly=False).base_offsets
     file = directory / f"{bases[1]:020d}.log"
     last = list(split_batches(file.read_bytes()))[-1]
@@ -115,8 +117,8 @@ def test_what_lies_behind_a_gap_is_cut_off_unless_gaps_are_what_cleaning_leaves(
         assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.cut_bytes
 
 
-def test_a_directory_says_whose_it_is_once_its_topic_has_an_id(make_world: MakeWorld) -> None:
-    """What stands for the id of a topic without one is never written: the real one comes with a later level, and the log is the same."""
+def test_partition_metadata_is_written_once_the_topic_has_an_id(make_world: MakeWorld) -> None:
+    """The placeholder id of a topic without one is never written: the real id comes with a later level, and the log is the same."""
     log = PartitionLog(make_world(), "t", 0, SETTINGS)
     asyncio.run(log.store_topic_id(derived_topic_id("t")))
     assert log.stored_topic_id() is None
@@ -124,8 +126,8 @@ def test_a_directory_says_whose_it_is_once_its_topic_has_an_id(make_world: MakeW
     assert log.stored_topic_id() == bytes(range(16))
 
 
-def cut_and_lose_power(seed: int, *, settles: bool) -> tuple[list[int], list[int]]:
-    """Return the base offsets of a log's segments after a cut, and those that are found when the power has failed."""
+def truncate_and_power_off(seed: int, *, settles: bool) -> tuple[list[int], list[int]]:
+    """Return the base offsets of a log's segments after a truncation, and those found after a power loss."""
     with Simulation(seed) as sim:
         sim.add_host("a")
 
@@ -148,22 +150,22 @@ def cut_and_lose_power(seed: int, *, settles: bool) -> tuple[list[int], list[int
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_segments_that_were_cut_off_stay_gone_when_the_power_fails(seed: int) -> None:
-    """Once the cut is settled."""
-    kept, found = cut_and_lose_power(seed, settles=True)
+def test_truncated_segments_stay_deleted_after_a_power_loss(seed: int) -> None:
+    """Once the truncation is settled."""
+    kept, found = truncate_and_power_off(seed, settles=True)
     assert found == kept
 
 
-def test_segments_that_were_cut_off_may_come_back_before_the_cut_is_settled() -> None:
-    """Or the test above would prove nothing."""
-    histories = [cut_and_lose_power(seed, settles=False) for seed in range(12)]
+def test_truncated_segments_may_reappear_before_the_truncation_is_settled() -> None:
+    """Otherwise the test above would prove nothing."""
+    histories = [truncate_and_power_off(seed, settles=False) for seed in range(12)]
     assert any(found != kept for kept, found in histories)
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_end_of_a_file_that_was_cut_off_does_not_come_back(seed: int, is_flushed: bool) -> None:
-    """What was written behind the cut fills the next segment at once: with the old end in front of it, it would be taken for what must go."""
+def test_truncated_end_of_a_file_does_not_reappear(seed: int, is_flushed: bool) -> None:
+    """Records written after the truncation fill the next segment at once: behind the old end they would be treated as stale."""
     with Simulation(seed) as sim:
         sim.add_host("a")
 
@@ -190,7 +192,7 @@ def test_the_end_of_a_file_that_was_cut_off_does_not_come_back(seed: int, is_flu
         assert log.log_end_offset == end_offset
 
 
-def cut_short(file: Path) -> None:
+def truncated(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
 
@@ -199,7 +201,7 @@ def zeroed(file: Path) -> None:
 
 
 def ahead(file: Path) -> None:
-    """Every entry points one byte further."""
+    """Every entry points one byte too far."""
     content = bytearray(file.read_bytes())
     for end in range(8, len(content) + 1, 8):
         content[end - 4 : end] = (int.from_bytes(content[end - 4 : end]) + 1).to_bytes(4)
@@ -208,13 +210,11 @@ def ahead(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "suffix"),
-    [(damage, suffix) for damage in (Path.unlink, cut_short, zeroed) for suffix in (".index", ".timeindex")] + [(ahead, ".index")],
+    [(damage, suffix) for damage in (Path.unlink, truncated, zeroed) for suffix in (".index", ".timeindex")] + [(ahead, ".index")],
 )
 @pytest.mark.parametrize("which", [1, -1])
-def test_an_index_that_cannot_be_believed_is_made_again(
-    make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], suffix: str, which: int
-) -> None:
-    """One that is missing, torn, empty of sense (an unfinished one of Apache Kafka), or beside its log."""
+def test_invalid_index_is_rebuilt(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], suffix: str, which: int) -> None:
+    """An index that is missing, torn, inconsistent (an unfinished one of Apache Kafka), or beside its log."""
     base = written(make_world()).base_offsets[which]
     whole = files(directory, "index")
     damage(directory / f"{base:020d}{suffix}")
@@ -228,8 +228,8 @@ def test_an_index_that_cannot_be_believed_is_made_again(
     assert files(directory, "index") == whole
 
 
-def test_without_the_epochs_on_disk_the_whole_log_is_read(make_world: MakeWorld, directory: Path) -> None:
-    """Nobody else knows in which epoch the records of a segment were written that is not read."""
+def test_without_the_epoch_checkpoint_the_whole_log_is_read(make_world: MakeWorld, directory: Path) -> None:
+    """The epochs of a segment's records are known nowhere else."""
     bases = written(make_world()).base_offsets
     (directory / "leader-epoch-checkpoint").unlink()
     log, unclean, handed, _ = reopened(make_world(), 120)

@@ -1,4 +1,4 @@
-"""What a broker does for each of many partitions: no more than once for each of them when all change, and nothing when only one does."""
+"""The cost of many partitions at a broker: once per partition when all change, and nothing when only one does."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ PARTITIONS = 40
 RECORDS = 20
 
 
-class Looks:
-    """How often a partition was looked at for somebody who reads."""
+class Checks:
+    """How often a partition was checked for a fetch."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._count = 0
@@ -37,14 +37,14 @@ class Looks:
         monkeypatch.setattr(k01_fetch, "decide_read", counted)
 
     def since_then(self) -> int:
-        """Return how often since the last time."""
+        """Return the count since the last call."""
         count, self._count = self._count, 0
         return count
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Three brokers and a topic of which each has all partitions."""
+    """Three brokers and a topic with all partitions on each."""
     with running_cluster(3) as running:
 
         async def make(client: Client) -> None:
@@ -59,15 +59,15 @@ def cluster() -> Iterator[Cluster]:
 
 
 def all_in_sync(cluster: Cluster) -> bool:
-    """Tell whether every leader has three replicas in sync."""
+    """Return whether every leader has three replicas in sync."""
     hosted = [each for broker in cluster.brokers.values() for each in broker.partitions.hosted()]
     led = [each.replica.reign for each in hosted if each.replica.reign is not None]
     return len(hosted) == 3 * PARTITIONS and len(led) == PARTITIONS and all(len(reign.in_sync) == 3 for reign in led)
 
 
-def test_a_leader_looks_at_what_has_changed_and_not_at_all_that_a_follower_waits_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that leaves and comes again changes every partition: looking at all of them for each of them would be their square."""
-    looks = Looks(monkeypatch)
+def test_leader_checks_only_changed_partitions_of_a_waiting_fetch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that fails and returns changes every partition: checking all of them for each change would be quadratic."""
+    looks = Checks(monkeypatch)
     cluster.simulation.run_for(10)
     assert looks.since_then() <= PARTITIONS, "nothing changes"
 
@@ -86,8 +86,8 @@ def test_a_leader_looks_at_what_has_changed_and_not_at_all_that_a_follower_waits
     assert looks.since_then() <= 10 * PARTITIONS, "every partition changes once or twice"
 
 
-def test_followers_hear_of_every_record_though_most_partitions_are_quiet(cluster: Cluster) -> None:
-    """Rows that are told again without a look end with the first record, and high watermarks arrive."""
+def test_followers_receive_every_record_though_most_partitions_are_idle(cluster: Cluster) -> None:
+    """Cached rows become invalid with the first record, and high watermarks arrive."""
     leader = cluster.brokers["broker-1"]
     led = [each for each in leader.partitions.hosted() if each.replica.is_leader]
 
@@ -105,15 +105,15 @@ def test_followers_hear_of_every_record_though_most_partitions_are_quiet(cluster
             ]
 
 
-def test_a_leader_asks_for_all_changes_of_those_in_sync_in_one_request_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One AlterPartition is under way for each broker, about everything that has gathered (DefaultAlterPartitionManager)."""
+def test_leader_sends_all_isr_changes_in_one_request_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One AlterPartition per broker is in flight, with all changes that have accumulated (DefaultAlterPartitionManager)."""
     under_way: dict[int, int] = {}
     sizes: list[int] = []
     real_request, real_answer = IsrChanges._request, IsrChanges._on_answer
 
     def request(changes: IsrChanges) -> object:
         under_way[id(changes)] = under_way.get(id(changes), 0) + 1
-        assert under_way[id(changes)] == 1, "a second one before the answer to the first"
+        assert under_way[id(changes)] == 1, "a second one before the response to the first"
         built = real_request(changes)
         sizes.append(sum(len(topic.partitions) for topic in built.topics))
         return built
@@ -134,8 +134,8 @@ def test_a_leader_asks_for_all_changes_of_those_in_sync_in_one_request_at_a_time
     assert len(sizes) - asked_by_leaving <= 8, f"{sizes[asked_by_leaving:]} to let it join everywhere"
 
 
-async def test_work_that_waits_is_waited_for_together_and_lets_others_in() -> None:
-    """A few at a time, everything in the end, and a failure is told."""
+async def test_waiting_work_is_awaited_together_and_yields_to_others() -> None:
+    """A few at a time, all in the end, and a failure is reported."""
     running = most = done = 0
 
     async def work() -> None:
@@ -156,7 +156,7 @@ async def test_work_that_waits_is_waited_for_together_and_lets_others_in() -> No
         await at_once([work, fails])
 
 
-async def test_tasks_that_last_are_ended_last() -> None:
+async def test_long_running_tasks_are_cancelled_last() -> None:
     """What a controller does while its broker closes logs."""
     tasks = NodeTasks(lambda failure: None)
     ordinary, lasting = tasks.spawn(asyncio.sleep(60), "ordinary"), tasks.spawn(asyncio.sleep(60), "lasting", lasts=True)
@@ -166,8 +166,8 @@ async def test_tasks_that_last_are_ended_last() -> None:
     assert lasting.cancelled()
 
 
-async def test_states_of_partitions_are_written_ten_at_a_time() -> None:
-    """And what comes last in an operation writes /migration when all others are done (retryMigrationRequestsUntilConnected)."""
+async def test_partition_state_znodes_are_written_ten_at_a_time() -> None:
+    """And the last step of an operation writes /migration when all others are done (retryMigrationRequestsUntilConnected)."""
     asked: list[tuple[int, Sequence[Asked]]] = []
     running = 0
 

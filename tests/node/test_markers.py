@@ -1,4 +1,4 @@
-"""Transactions at the partitions of a broker: markers, the last stable offset, and what readers of committed data get.   Source: KIP-98."""
+"""Transactions at the partitions of a broker: markers, the last stable offset, and read_committed fetches.   Source: KIP-98."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ def marker(
 
 
 async def end(client: Client, *markers: WritableTxnMarker, version: int = 1) -> list[tuple[int, str, int, ErrorCode]]:
-    """Write markers, and return (producer id, topic, partition, code) of each partition answered."""
+    """Write markers, and return (producer id, topic, partition, code) of each partition in the response."""
     answer = await client.ask(WriteTxnMarkersRequest(markers=list(markers)), version)
     return [
         (each.producer_id, topic.name, row.partition_index, ErrorCode(row.error_code))
@@ -55,7 +55,7 @@ async def ended(client: Client, **options: Any) -> ErrorCode:
 
 
 async def write(client: Client, sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, transactional: bool = True) -> ErrorCode:
-    """Produce records of a transaction, or of none."""
+    """Produce records of a transaction, or without one."""
     records = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
     answer = await client.produce(records, transactional_id=f"T{producer_id}" if transactional else None)
     return ErrorCode(answer.error_code)
@@ -70,14 +70,14 @@ async def read(client: Client, offset: int, *, isolation: int = READ_COMMITTED, 
 
 
 def seen(data: PartitionData) -> tuple[list[int], int, int, list[tuple[int, int]] | None]:
-    """Return (base offsets, last stable offset, high watermark, aborted transactions) of an answer."""
+    """Return (base offsets, last stable offset, high watermark, aborted transactions) of a response."""
     aborted = data.aborted_transactions
-    told = None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
-    return [each.base_offset for each in split_batches(bytes(data.records or b""))], data.last_stable_offset, data.high_watermark, told
+    listed = None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
+    return [each.base_offset for each in split_batches(bytes(data.records or b""))], data.last_stable_offset, data.high_watermark, listed
 
 
 def on_one_broker(work: Any, **settings: str) -> Cluster:
-    """Let a client work with a topic t of two partitions whose broker verifies nothing."""
+    """Run a client with a topic t of two partitions at a broker without transaction verification."""
     with running_cluster(**{**UNVERIFIED, **settings}) as cluster:
 
         async def prepared(client: Client) -> None:
@@ -88,8 +88,10 @@ def on_one_broker(work: Any, **settings: str) -> Cluster:
         return cluster
 
 
-def test_a_marker_is_the_control_batch_that_kafka_writes() -> None:
-    """Transactional, without sequence, one record: type and coordinator epoch; it takes one offset, with the time of the broker's clock."""
+def test_marker_is_byte_identical_to_kafkas_control_batch() -> None:
+    """Transactional, without sequence, one record: type and coordinator epoch; it takes one offset and has the time
+    of the broker's clock.
+    """
 
     async def work(client: Client) -> None:
         await write(client, 0, 3)
@@ -104,8 +106,8 @@ def test_a_marker_is_the_control_batch_that_kafka_writes() -> None:
         assert record.timestamp == written.max_timestamp > NOW - 10**12
 
     cluster = on_one_broker(work)
-    (noted,) = cluster.noted(MarkerAppended)
-    assert (noted.offset, noted.producer_id, noted.producer_epoch, noted.coordinator_epoch, noted.is_commit, noted.on_leader) == (
+    (emitted,) = cluster.emitted(MarkerAppended)
+    assert (emitted.offset, emitted.producer_id, emitted.producer_epoch, emitted.coordinator_epoch, emitted.is_commit, emitted.on_leader) == (
         3,
         7,
         2,
@@ -115,8 +117,8 @@ def test_a_marker_is_the_control_batch_that_kafka_writes() -> None:
     )
 
 
-def test_committed_readers_see_up_to_the_oldest_open_transaction() -> None:
-    """And are told of what was aborted in what they read; others see everything. ListOffsets agrees."""
+def test_read_committed_stops_before_the_oldest_open_transaction() -> None:
+    """Its response lists the aborted transactions in its range; read_uncommitted returns everything. ListOffsets agrees."""
 
     async def work(client: Client) -> None:
         async def latest(isolation: int, timestamp: int = LATEST_TIMESTAMP) -> int:
@@ -131,18 +133,18 @@ def test_committed_readers_see_up_to_the_oldest_open_transaction() -> None:
         assert (await latest(1), await latest(0), await latest(1, MAX_TIMESTAMP), await latest(0, MAX_TIMESTAMP)) == (0, 6, -1, 5)
         assert await ended(client, producer_id=8) is ErrorCode.NONE
         assert seen(await read(client, 0)) == ([0, 1], 3, 7, [(7, 1)])
-        assert seen(await read(client, 3)) == ([], 3, 7, []), "behind the last stable offset there is nothing, and no error"
+        assert seen(await read(client, 3)) == ([], 3, 7, []), "a fetch beyond the last stable offset returns no records and no error"
         assert (await latest(1), await latest(0)) == (3, 7)
         assert await ended(client, producer_id=9, commits=False) is ErrorCode.NONE
         assert seen(await read(client, 0)) == ([0, 1, 3, 5, 6, 7], 8, 8, [(7, 1), (9, 3)])
-        assert seen(await read(client, 6)) == ([6, 7], 8, 8, [(9, 3)]), "its marker lies behind what is read"
+        assert seen(await read(client, 6)) == ([6, 7], 8, 8, [(9, 3)]), "its marker lies behind the returned range"
 
     cluster = on_one_broker(work)
-    assert [(each.offset, each.high_watermark) for each in cluster.noted(LastStableOffsetMoved)] == [(0, 1), (3, 7), (8, 8)]
+    assert [(each.offset, each.high_watermark) for each in cluster.emitted(LastStableOffsetMoved)] == [(0, 1), (3, 7), (8, 8)]
 
 
-def test_what_was_aborted_while_a_reader_waited_is_told() -> None:
-    """KAFKA-5376: the answer that waited in purgatory once named nothing."""
+def test_transactions_aborted_while_a_fetch_waits_are_listed() -> None:
+    """KAFKA-5376: the response of a delayed fetch listed none."""
 
     async def work(client: Client) -> None:
         other = await client_of_same(client)
@@ -158,14 +160,14 @@ def test_what_was_aborted_while_a_reader_waited_is_told() -> None:
 
 
 async def client_of_same(client: Client) -> Client:
-    """Connect once more to where a client is connected to."""
+    """Open another connection to the same broker."""
     connection = type(client.connection)("broker-1", 9092, client_id="other")
     await connection.connect()
     return Client(connection)
 
 
-def test_only_what_is_committed_counts_for_min_bytes() -> None:
-    """A reader of committed data is not woken by records that it may not see."""
+def test_only_committed_records_count_for_min_bytes() -> None:
+    """Records that a read_committed consumer may not see do not wake it."""
 
     async def work(client: Client) -> None:
         other = await client_of_same(client)
@@ -183,8 +185,8 @@ def test_only_what_is_committed_counts_for_min_bytes() -> None:
     on_one_broker(work)
 
 
-def test_each_partition_of_a_marker_stands_for_itself() -> None:
-    """Codes as Apache Kafka gives them; two markers of one producer share their answer."""
+def test_partitions_of_a_marker_succeed_or_fail_independently() -> None:
+    """Error codes as in Apache Kafka; two markers of one producer share their result."""
 
     async def work(client: Client) -> None:
         assert [await write(client, 0, epoch=3), await ended(client, epoch=3, coordinator_epoch=4)] == [ErrorCode.NONE] * 2
@@ -197,16 +199,16 @@ def test_each_partition_of_a_marker_stands_for_itself() -> None:
             (8, "t", 1, ErrorCode.NONE),
         ]
         assert await ended(client, epoch=3, coordinator_epoch=3) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert await ended(client, epoch=2, coordinator_epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch is looked at first"
-        assert await end(client, marker(epoch=2), marker(epoch=3, coordinator_epoch=4)) == [(7, "t", 0, ErrorCode.NONE)], "the later one tells"
+        assert await ended(client, epoch=2, coordinator_epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch is checked first"
+        assert await end(client, marker(epoch=2), marker(epoch=3, coordinator_epoch=4)) == [(7, "t", 0, ErrorCode.NONE)], "the later one decides"
         assert await end(client) == [] and await end(client, marker(topics={})) == []
 
     cluster = on_one_broker(work)
-    assert [each.error_code for each in cluster.noted(MarkerRefused)] == [47, 52, 47, 47]
+    assert [each.error_code for each in cluster.emitted(MarkerRefused)] == [47, 52, 47, 47]
 
 
-def test_a_marker_may_come_again_and_again() -> None:
-    """Each is written, none but the first one ends anything, and sequences go on behind them; a later epoch begins anew."""
+def test_marker_may_be_repeated() -> None:
+    """Each is written, only the first ends the transaction, and sequences continue after them; a later epoch starts at 0."""
 
     async def work(client: Client) -> None:
         assert await write(client, 0, 2) is ErrorCode.NONE
@@ -225,8 +227,10 @@ def test_a_marker_may_come_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("times", [4, 40_000])
-def test_a_partition_gets_a_marker_once_however_often_it_is_named(times: int) -> None:
-    """Asked of Apache Kafka 3.9.1: three times the same partition are one marker, and no answer, which helps no client."""
+def test_partition_named_repeatedly_gets_one_marker(times: int) -> None:
+    """Verified with Apache Kafka 3.9.1: naming a partition three times writes one marker and returns no response,
+    which no client can use.
+    """
 
     async def work(client: Client) -> None:
         await client.create_topic("t")
@@ -238,8 +242,8 @@ def test_a_partition_gets_a_marker_once_however_often_it_is_named(times: int) ->
         cluster.run(work)
 
 
-def test_a_transaction_takes_no_other_records_of_its_producer() -> None:
-    """INVALID_TXN_STATE, until it is over."""
+def test_open_transaction_rejects_other_records_of_its_producer() -> None:
+    """INVALID_TXN_STATE, until it ends."""
 
     async def work(client: Client) -> None:
         assert await write(client, 0) is ErrorCode.NONE
@@ -250,8 +254,8 @@ def test_a_transaction_takes_no_other_records_of_its_producer() -> None:
     on_one_broker(work)
 
 
-def test_a_leader_without_enough_replicas_writes_no_marker() -> None:
-    """NOT_ENOUGH_REPLICAS: the coordinator tries again."""
+def test_leader_without_enough_replicas_writes_no_marker() -> None:
+    """NOT_ENOUGH_REPLICAS: the coordinator retries."""
     with running_cluster(release_name="3.5") as cluster:
 
         async def work(client: Client) -> None:
@@ -262,8 +266,8 @@ def test_a_leader_without_enough_replicas_writes_no_marker() -> None:
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_a_broker_that_comes_back_knows_open_and_aborted_transactions(power_loss: bool) -> None:
-    """From its snapshot and its log; the coordinator's next marker ends what is open."""
+def test_restarted_broker_knows_open_and_aborted_transactions(power_loss: bool) -> None:
+    """From its snapshot and its log; the coordinator's next marker ends the open ones."""
     with running_cluster(**UNVERIFIED, log_flush_interval_messages="1") as cluster:
 
         async def before(client: Client) -> None:
@@ -296,8 +300,10 @@ def test_a_broker_that_comes_back_knows_open_and_aborted_transactions(power_loss
 
 
 @pytest.mark.parametrize(("release_name", "waits"), [("3.5", (True, True)), ("3.9", (False, False)), ("4.1", (True, False))])
-def test_who_asks_from_behind_an_open_transaction_waits_or_not_by_release(release_name: str, waits: tuple[bool, bool]) -> None:
-    """3.8 and 3.9 answer at once, with nothing, 4.x does at the end of the log; whoever asks from where readers end waits in all of them."""
+def test_fetch_behind_an_open_transaction_waits_depending_on_the_release(release_name: str, waits: tuple[bool, bool]) -> None:
+    """3.8 and 3.9 return an empty response at once, 4.x does so at the end of the log; a fetch at the last stable
+    offset waits in all of them.
+    """
     with running_cluster(release_name=release_name, **UNVERIFIED) as cluster:
 
         async def work(client: Client) -> None:
@@ -313,8 +319,8 @@ def test_who_asks_from_behind_an_open_transaction_waits_or_not_by_release(releas
         cluster.run(work)
 
 
-def test_what_lies_in_an_older_segment_is_not_worth_a_wait() -> None:
-    """However little it is; the rest of the last segment is."""
+def test_fetch_in_an_older_segment_does_not_wait() -> None:
+    """However few bytes it returns; the rest of the last segment does wait."""
 
     async def work(client: Client) -> None:
         await client.create_topic("t2", segment_bytes="300")

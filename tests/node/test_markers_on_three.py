@@ -1,4 +1,5 @@
-"""Transactions in a partition with three replicas: markers wait for copies, any replica says the same, and whoever leads next goes on.
+"""Transactions in a partition with three replicas: markers wait for replication, all replicas agree, and the next
+leader continues.
 
 Source: KIP-98, KIP-392, KIP-664.
 """
@@ -19,7 +20,7 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 
 
 def leader_of(cluster: Cluster) -> str:
-    """Return the name of the broker that leads the partition, as one that is up knows."""
+    """Return the name of the partition's leader, as known by a live broker."""
     name = next(iter(cluster.brokers))
     registered = cluster.brokers[name].image.partition("t", 0)
     assert registered is not None
@@ -27,7 +28,7 @@ def leader_of(cluster: Cluster) -> str:
 
 
 def create(cluster: Cluster, **configs: str) -> None:
-    """Make a topic that all three brokers have."""
+    """Create a topic with replicas on all three brokers."""
 
     async def work(client: Client) -> None:
         settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
@@ -39,8 +40,8 @@ def create(cluster: Cluster, **configs: str) -> None:
     cluster.run(work)
 
 
-async def story(client: Client) -> None:
-    """One transaction that is aborted, one that is committed, one that stays open."""
+async def run_transactions(client: Client) -> None:
+    """One aborted, one committed and one open transaction."""
     assert await write(client, 0, 2) is ErrorCode.NONE
     assert await write(client, 0, producer_id=8) is ErrorCode.NONE
     assert [await ended(client, commits=False), await ended(client, producer_id=8)] == [ErrorCode.NONE] * 2
@@ -51,12 +52,14 @@ async def story(client: Client) -> None:
 TOLD = ([0, 2, 3, 4], 5, 6, [(7, 0)])
 
 
-def test_every_replica_tells_readers_of_committed_data_the_same() -> None:
-    """Followers serve consumers since Fetch 11; they know the last stable offset, the list and the producers from the records alone."""
+def test_every_replica_returns_the_same_to_read_committed_consumers() -> None:
+    """Followers serve consumers since Fetch 11; they derive the last stable offset, the aborted list and the producer
+    state from the records alone.
+    """
     with running_cluster(3, **QUICK) as cluster:
         create(cluster)
         leader = leader_of(cluster)
-        cluster.run(story, leader)
+        cluster.run(run_transactions, leader)
         for name in BROKERS:
 
             async def work(client: Client) -> None:
@@ -70,18 +73,18 @@ def test_every_replica_tells_readers_of_committed_data_the_same() -> None:
                 assert rows == {7: (5, 0), 8: (-1, 0)}
 
             cluster.run(work, name)
-        noted = [(where, event.on_leader) for where, event in cluster.events if isinstance(event, MarkerAppended)]
-        assert sorted(noted) == sorted((name, name == leader) for name in BROKERS for _ in range(2))
+        emitted = [(where, event.on_leader) for where, event in cluster.events if isinstance(event, MarkerAppended)]
+        assert sorted(emitted) == sorted((name, name == leader) for name in BROKERS for _ in range(2))
         assert {where for where, event in cluster.events if isinstance(event, LastStableOffsetMoved)} == {leader}
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_the_next_leader_knows_what_is_open_and_what_was_aborted(power_loss: bool) -> None:
-    """And ends what is open; the former leader comes back and says so, too."""
+def test_next_leader_knows_open_and_aborted_transactions(power_loss: bool) -> None:
+    """And ends the open ones; the former leader agrees after its restart."""
     with running_cluster(3, **QUICK) as cluster:
         create(cluster)
         first = leader_of(cluster)
-        cluster.run(story, first)
+        cluster.run(run_transactions, first)
         cluster.kill(first, power_loss=power_loss)
         cluster.simulation.run_until(lambda: leader_of(cluster) not in (first, "broker--1"), limit_s=30)
 
@@ -104,8 +107,8 @@ def test_the_next_leader_knows_what_is_open_and_what_was_aborted(power_loss: boo
         cluster.run(again, first)
 
 
-def test_a_marker_counts_once_all_in_sync_have_it() -> None:
-    """Until then it is not answered and binds readers; too few in sync, and none is written."""
+def test_marker_takes_effect_once_all_in_sync_replicas_have_it() -> None:
+    """Until then it is not acknowledged and limits readers; with too few in sync none is written."""
     with running_cluster(3, **{**QUICK, "replica_lag_time_max_ms": "20000", "request_timeout_ms": "3000"}) as cluster:
         create(cluster, min_insync_replicas="2")
         leader = leader_of(cluster)
@@ -116,7 +119,7 @@ def test_a_marker_counts_once_all_in_sync_have_it() -> None:
             for name in followers:
                 cluster.simulation.pause(name)
             assert await ended(client, commits=False) is ErrorCode.REQUEST_TIMED_OUT
-            assert seen(await read(client, 0)) == ([], 0, 2, []), "it is in the log, and counts for nobody"
+            assert seen(await read(client, 0)) == ([], 0, 2, []), "it is in the log, but has no effect yet"
             for name in followers:
                 cluster.simulation.resume(name)
             await asyncio.sleep(5)

@@ -1,4 +1,5 @@
-"""When the active controller answers, and what is left of its state when it leads no more: for every place where the high watermark may stop.
+"""When the active controller responds, and what remains of its state when it loses leadership: for every possible high
+watermark.
 
 Source: org.apache.kafka.controller.QuorumController (deferredEventQueue, renounce).
 """
@@ -18,7 +19,7 @@ from protocol.batches import RecordBatch
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 FIRST = 5
-"""The log begins with so many records that are committed."""
+"""The log begins with so many committed records."""
 
 
 class LeadingRaft:
@@ -36,7 +37,7 @@ class LeadingRaft:
         self.log_end_offset += record_count
 
     def on_written(self) -> None:
-        """Nobody fetches here."""
+        """There are no followers."""
 
 
 def allocated(number: int) -> ProducerIdBlockAllocated:
@@ -46,8 +47,8 @@ def allocated(number: int) -> ProducerIdBlockAllocated:
 
 
 @pytest.mark.parametrize("high_watermark", range(FIRST, FIRST + 4))
-def test_what_is_committed_is_answered_and_stays_and_the_rest_is_undone_and_given_up(high_watermark):
-    """Three blocks stand at offsets 5, 6 and 7, and leadership is lost with everything below the high watermark committed."""
+def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_watermark):
+    """Three blocks are at offsets 5, 6 and 7, and leadership is lost with everything below the high watermark committed."""
     committed = high_watermark - FIRST
     answered, given_up = [], []
     with Simulation(1) as simulation:
@@ -69,14 +70,14 @@ def test_what_is_committed_is_answered_and_stays_and_the_rest_is_undone_and_give
         assert given_up == list(range(committed, 3))
         assert state.producer_ids.next_producer_id == 1000 * committed
         assert state.journal.first_uncommitted_offset is None
-        noted = [event for _, _, event in simulation.log("controller-1", 1).entries]
-        assert [event for event in noted if isinstance(event, ProducerIdBlockAllocated)] == [allocated(number) for number in range(committed)]
-        assert [event for event in noted if isinstance(event, MetadataReverted)] == [MetadataReverted(to_offset=high_watermark)]
+        emitted = [event for _, _, event in simulation.log("controller-1", 1).entries]
+        assert [event for event in emitted if isinstance(event, ProducerIdBlockAllocated)] == [allocated(number) for number in range(committed)]
+        assert [event for event in emitted if isinstance(event, MetadataReverted)] == [MetadataReverted(to_offset=high_watermark)]
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
-def test_what_needs_no_record_is_answered_once_everything_before_it_is_committed(is_settled):
-    """It may have been decided by what is not committed yet."""
+def test_read_only_decision_waits_for_all_earlier_writes(is_settled):
+    """It may depend on what is not committed yet."""
     answered = []
     with Simulation(1) as simulation:
         raft, state = LeadingRaft(), ControllerState(cluster_id="c", session_timeout_ms=9000, metadata_version=21, topic_defaults=TopicDefaults())

@@ -1,6 +1,8 @@
-"""What a replica's disk promises: whatever was flushed, voted, snapshotted or cut is found so, wherever in it the power fails.
+"""The durability contract of a replica's disk: everything flushed, voted, snapshotted or truncated is restored after a
+power loss at any point.
 
-Histories are drawn from a seed: batches, flushes, cuts, snapshots of its own and of others, votes; the power goes at the nth operation on the disk.
+Histories come from a seed: batches, flushes, truncations, own and fetched snapshots, votes; power fails at the nth disk
+operation.
 Source: kafka.raft.KafkaMetadataLog, KIP-595, KIP-630.
 """
 
@@ -33,14 +35,14 @@ from tests.node.controllers import controller_config
 
 HOST = "controller-101"
 ALL = 1 << 30
-LIVES = 6
+INCARNATIONS = 6
 SEEDS = range(60)
 CONFIG = controller_config(HOST, 9193, metadata_log_segment_bytes="400", log_flush_offset_checkpoint_interval_ms="0")
 
 
 @dataclass(slots=True)
 class Log:
-    """A log as it should be: its batches by first offset, each with its checksum and epoch."""
+    """The expected log: its batches by first offset, each with its checksum and epoch."""
 
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)
     end_offset: int = 0
@@ -56,10 +58,10 @@ class Log:
 
 
 class Replica:
-    """A store and what it must remember.
+    """A store and its expected contents.
 
-    `might_be`: logs that were cut. A power loss may bring one back as far as nothing was flushed that contradicts it: its records were good ones of
-    their epochs, and the next leader cuts them again.
+    `might_be`: truncated logs. A power loss may restore one as far as nothing conflicting was flushed: its records were
+    valid ones of their epochs, and the next leader truncates them again.
     """
 
     def __init__(self, seed: int) -> None:
@@ -70,12 +72,12 @@ class Replica:
         self.votes: list[QuorumState | None] = [None]
         self.snapshots: list[SnapshotId] = []
         self.perhaps: list[SnapshotId] = []
-        """Snapshots that are about to be there."""
+        """Snapshots that are being written."""
         self.epoch = 1
         self.store: MetadataStore
 
     async def live(self, simulation: Simulation) -> None:
-        """Come up, see that everything is there, and go on until the power fails."""
+        """Start, check that everything is there, and continue until the power fails."""
         self.store = MetadataStore(simulation.world_of(HOST), CONFIG, has_recovery_point=True)
         self.take_up(await self.store.load(VoterSet()))
         for _ in range(self.random.randint(5, 40)):
@@ -84,7 +86,7 @@ class Replica:
     def deeds(self) -> list[Callable[[], Awaitable[object]]]:
         return [self.append, self.append, self.append, self.flush, self.flush, self.cut, self.vote, self.write_snapshot, self.install_snapshot]
 
-    # Deeds, each of which the power may end ----------------------------------------------------------------------------------------------------
+    # Operations that a power loss may interrupt ------------------------------------------------------------------------------------------------
 
     async def append(self) -> None:
         for _ in range(self.random.randint(1, 4)):
@@ -97,7 +99,7 @@ class Replica:
             assert self.store.log_end_offset == self.log.end_offset
 
     async def flush(self) -> None:
-        """Others may be written meanwhile; what it says is flushed is held to that."""
+        """Other records may be written meanwhile; the reported durable offset is checked."""
         end_offset, flushing = self.log.end_offset, asyncio.create_task(self.store.flush())
         for _ in range(self.random.randint(0, 2)):
             await asyncio.sleep(0)
@@ -106,7 +108,7 @@ class Replica:
         assert self.flushed >= end_offset, "everything that was written is flushed"
 
     async def cut(self) -> None:
-        """Back to a batch that nobody has committed; others come in its place, of a later epoch."""
+        """Truncate to an uncommitted batch; others of a later epoch replace it."""
         covered = self.snapshots[-1].end_offset if self.snapshots else 0
         offsets = [offset for offset in self.log.rows if offset >= max(covered, self.log.start_offset)]
         if not offsets:
@@ -125,7 +127,7 @@ class Replica:
         self.votes = [state]
 
     async def write_snapshot(self) -> None:
-        """Of what is flushed; then the log gives way as far as it can."""
+        """Of flushed records; then the log is deleted as far as possible."""
         ends = [offset for offset in self.log.rows if self.log.start_offset < offset <= self.flushed]
         if not ends or (self.snapshots and ends[-1] <= self.snapshots[-1].end_offset):
             return
@@ -145,7 +147,7 @@ class Replica:
             self.perhaps.clear()
 
     async def install_snapshot(self) -> None:
-        """Fetch one of another replica, in pieces, perhaps after another one that was begun; it takes the place of the log."""
+        """Fetch a snapshot of another replica, in chunks, perhaps after an unfinished one; it replaces the log."""
         self.epoch += 1
         snapshot = SnapshotId(self.log.end_offset + self.random.randint(1, 50), self.epoch)
         records = [[Record(value=str(snapshot.end_offset).encode())]]
@@ -162,12 +164,12 @@ class Replica:
         self.log = Log({}, snapshot.end_offset, snapshot.end_offset)
         self.flushed = snapshot.end_offset
 
-    # What must be found ---------------------------------------------------------------------------------------------------------------------
+    # Expected contents ----------------------------------------------------------------------------------------------------------------------
 
     def take_up(self, found: Recovered) -> None:
-        """Compare what came back with what must, and go on with it."""
+        """Compare the restored state with the expected one, and continue with it."""
         latest = self._check_snapshots(found)
-        assert found.quorum_state in self.votes, "a vote is forgotten, or was never given"
+        assert found.quorum_state in self.votes, "a vote is lost, or was never granted"
         self.votes = [found.quorum_state]
         log = found.log
         assert (log.end_offset, log.start_offset) == (self.store.log_end_offset, self.store._log.log_start_offset)
@@ -179,20 +181,20 @@ class Replica:
             assert log.end_offset >= self.flushed, f"what was flushed up to {self.flushed} ends at {log.end_offset}"
         assert any(self._begins(each, rows, log.end_offset) for each in (self.log, *self.might_be)), "these are not the records that were written"
         assert log.end_of_epoch(log.last_epoch).end_offset == log.end_offset
-        assert all(log.epochs.epoch_at(offset) == epoch for offset, (_, epoch) in rows.items()), "epochs are told otherwise than they are written"
+        assert all(log.epochs.epoch_at(offset) == epoch for offset, (_, epoch) in rows.items()), "the epochs differ from those of the records"
         self.log = Log(rows, log.end_offset, log.start_offset)
         self.flushed = log.end_offset
         self.epoch = max(self.epoch, log.last_epoch)
 
     def _check_snapshots(self, found: Recovered) -> SnapshotId | None:
-        """Those that were finished are there and can be read, unless the log begins behind them; one that was about to be may be."""
+        """Finished snapshots are there and readable, unless the log begins behind them; one that was being written may be there."""
         there = set(found.log.snapshots)
         assert all(each.end_offset >= found.log.start_offset for each in there), "a snapshot ends before the log begins"
         needed = {each for each in self.snapshots if each.end_offset >= found.log.start_offset}
         assert needed <= there <= {*self.snapshots, *self.perhaps}, f"{there} is there, and should be {self.snapshots}"
         for each in there:
             records = [record.value for batch in self.store.snapshots.read(each) if not batch.is_control for record in batch.records()]
-            assert records == [str(each.end_offset).encode()], "a snapshot says something else"
+            assert records == [str(each.end_offset).encode()], "a snapshot has other contents"
         self.snapshots, self.perhaps = sorted(there), []
         latest = found.log.latest_snapshot
         if latest is not None and latest.end_offset > self.log.end_offset:
@@ -217,15 +219,15 @@ class Replica:
         assert expected == end_offset
 
     def _begins(self, log: Log, rows: dict[int, tuple[int, int]], end_offset: int) -> bool:
-        """Whether a log begins with these rows, and what is flushed of the present one is the same in it."""
+        """Whether a log begins with these rows, and agrees with the flushed part of the current one."""
         flushed = (offset for offset in rows if offset < self.flushed)
         is_same = all(log.rows.get(offset) == row for offset, row in rows.items())
         return end_offset <= log.end_offset and is_same and all(self.log.rows.get(offset) == rows[offset] for offset in flushed)
 
 
 def play(seed: int, config: NodeConfig = CONFIG) -> Replica:
-    """Let a replica live several lives, each ended by a loss of power at some operation of its disk."""
-    replica, chance = Replica(seed), Random(f"{seed}/power")
+    """Run several incarnations of a replica, each ended by a power loss at some disk operation."""
+    replica, rng = Replica(seed), Random(f"{seed}/power")
     is_last = False
 
     def fail(occasion: object) -> None:
@@ -234,14 +236,14 @@ def play(seed: int, config: NodeConfig = CONFIG) -> Replica:
 
     with Simulation(seed) as simulation:
         simulation.add_host(HOST)
-        for _ in range(LIVES):
+        for _ in range(INCARNATIONS):
             host = simulation.host(HOST)
             simulation.triggers.on_disk(
                 fail,
-                operation=chance.choice(("write", "flush", "flush", "rename")),
+                operation=rng.choice(("write", "flush", "flush", "rename")),
                 host=HOST,
-                nth=chance.randint(1, 25),
-                moment=chance.choice(("before", "after")),
+                nth=rng.randint(1, 25),
+                moment=rng.choice(("before", "after")),
             )
             life = simulation.spawn(HOST, replica.live(simulation))
             simulation.run_until(lambda life=life, host=host: life.done() or not host.is_alive)
@@ -255,16 +257,16 @@ def play(seed: int, config: NodeConfig = CONFIG) -> Replica:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_disk_was_told_to_keep_is_there_wherever_the_power_fails(seed: int) -> None:
-    """Flushed records, votes, snapshots; no hole, no record that was never written, and never a refusal to start."""
+def test_flushed_data_survives_a_power_loss_at_any_point(seed: int) -> None:
+    """Flushed records, votes, snapshots; no gap, no record that was never written, and never a failure to start."""
     play(seed)
 
 
-@pytest.mark.parametrize(("damaged", "comes_up"), [(0, False), (5, False), (8, True)])
-def test_a_log_that_lacks_what_was_flushed_is_refused_and_a_tail_that_was_not_is_cut(
-    make_world: MakeWorld, tmp_path: Path, damaged: int, comes_up: bool
-) -> None:
-    """What was flushed may have been acknowledged: without it a voter must not vote. Batches of ten; six of them are flushed."""
+@pytest.mark.parametrize(("damaged", "starts"), [(0, False), (5, False), (8, True)])
+def test_log_without_its_flushed_records_is_rejected(make_world: MakeWorld, tmp_path: Path, damaged: int, starts: bool) -> None:
+    """Flushed records may have been acknowledged: without them a voter must not vote. An unflushed tail is truncated.
+    Batches of ten; six of them are flushed.
+    """
 
     async def write() -> None:
         store = MetadataStore(make_world(), CONFIG, has_recovery_point=True)
@@ -283,15 +285,15 @@ def test_a_log_that_lacks_what_was_flushed_is_refused_and_a_tail_that_was_not_is
     content[position + 70] ^= 1
     file.write_bytes(content)
     store = MetadataStore(make_world(), CONFIG, has_recovery_point=True)
-    if comes_up:
+    if starts:
         assert asyncio.run(store.load(VoterSet())).log.end_offset == damaged
     else:
         with pytest.raises(ConfigError, match="records that were committed may be gone"):
             asyncio.run(store.load(VoterSet()))
 
 
-def test_a_snapshot_gets_its_name_when_it_is_whole(make_world: MakeWorld) -> None:
-    """On a real disk, where a file that was given back cannot be flushed; what was never finished is gone with the next look."""
+def test_snapshot_gets_its_name_when_it_is_complete(make_world: MakeWorld) -> None:
+    """On a real disk, where a closed file cannot be flushed; an unfinished one is deleted at the next scan."""
     disk = make_world().disk
     files = SnapshotFiles(disk)
     asyncio.run(files.write(SnapshotId(3, 1), [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7))
@@ -304,19 +306,19 @@ def test_a_snapshot_gets_its_name_when_it_is_whole(make_world: MakeWorld) -> Non
 
 SNAPSHOT = SnapshotId(3, 1)
 BASE_OFFSET, LEADER_EPOCH = range(8), range(12, 16)
-"""The bytes of a batch that its checksum does not cover, and that a reader of snapshots has no use for."""
+"""The bytes of a batch that its checksum does not cover, and that a snapshot reader ignores."""
 
 
 def written_snapshot(make_world: MakeWorld, tmp_path: Path) -> tuple[SnapshotFiles, Path]:
-    """Write a snapshot of two batches on a real disk; return the files and the path of it."""
+    """Write a snapshot of two batches on a real disk; return the files and its path."""
     files = SnapshotFiles(make_world().disk)
     asyncio.run(files.write(SNAPSHOT, [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7))
     [path] = (tmp_path / "data").rglob("*.checkpoint")
     return files, path
 
 
-def test_a_snapshot_that_ends_too_early_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
-    """Wherever it was cut, between two batches, too: without its footer it is not whole."""
+def test_truncated_snapshot_is_rejected(make_world: MakeWorld, tmp_path: Path) -> None:
+    """At any length, also between two batches: without its footer it is incomplete."""
     files, path = written_snapshot(make_world, tmp_path)
     data = path.read_bytes()
     ends = [batch.position for batch in split_batches(data)]
@@ -329,8 +331,8 @@ def test_a_snapshot_that_ends_too_early_is_refused(make_world: MakeWorld, tmp_pa
     files.check(SNAPSHOT)
 
 
-def test_a_snapshot_with_a_flipped_bit_is_refused(make_world: MakeWorld, tmp_path: Path) -> None:
-    """Bit rot: every byte that says something is covered by a checksum, or by how batches follow."""
+def test_snapshot_with_a_flipped_bit_is_rejected(make_world: MakeWorld, tmp_path: Path) -> None:
+    """Bit rot: every meaningful byte is covered by a checksum, or by the order of the batches."""
     files, path = written_snapshot(make_world, tmp_path)
     data = path.read_bytes()
     starts = [batch.position for batch in split_batches(data)]
@@ -344,8 +346,8 @@ def test_a_snapshot_with_a_flipped_bit_is_refused(make_world: MakeWorld, tmp_pat
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
-def test_a_replica_does_not_come_up_on_a_damaged_snapshot(make_world: MakeWorld, tmp_path: Path, is_torn: bool) -> None:
-    """It would serve metadata that lack what the snapshot had."""
+def test_replica_does_not_start_with_a_damaged_snapshot(make_world: MakeWorld, tmp_path: Path, is_torn: bool) -> None:
+    """It would serve incomplete metadata."""
     _, path = written_snapshot(make_world, tmp_path)
     data = path.read_bytes()
     footer = [batch.position for batch in split_batches(data)][-1]
@@ -355,8 +357,8 @@ def test_a_replica_does_not_come_up_on_a_damaged_snapshot(make_world: MakeWorld,
         asyncio.run(store.load(VoterSet()))
 
 
-def test_a_snapshot_that_has_its_name_is_not_kept_open(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica writes them for years: each would keep a descriptor, and its blocks when deleted."""
+def test_finished_snapshot_is_not_kept_open(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica writes them for years: each would hold a descriptor, and its disk space when deleted."""
     disk = make_world().disk
     opened: list[File] = []
     open_file = disk.open

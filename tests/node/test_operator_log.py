@@ -1,4 +1,4 @@
-"""Log lines for operators: levels, limits, summaries, fencing and failed logins, and nothing that a client can forge."""
+"""Log lines for operators: levels, rate limits, summaries, fencing and failed logins, and nothing that a client can forge."""
 
 import asyncio
 import io
@@ -27,7 +27,7 @@ SAMPLES = {int: 3, str: "x", bool: True}
 
 @pytest.fixture(autouse=True)
 def unconfigured_structlog():
-    """Forget the level and the renderer that another test has set."""
+    """Reset the level and the renderer that another test has set."""
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
@@ -39,8 +39,8 @@ def sample(kind: type[Event]) -> Event:
     return kind(**values)
 
 
-def ignore_bite(*_: object) -> None:
-    """A blocked link reports what it holds up."""
+def ignore_effect(*_: object) -> None:
+    """A blocked link reports the traffic that it delays."""
 
 
 def refused(reason: str = "malformed") -> RequestRefused:
@@ -64,39 +64,39 @@ def test_each_message_belongs_to_an_event():
     assert set(MESSAGES) <= set(Event.kinds)
 
 
-def test_texts_are_unique_so_that_limits_do_not_mix():
+def test_texts_are_unique_so_that_rate_limits_are_separate():
     texts = [message.text for message in MESSAGES.values()]
     assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("kind", sorted(MESSAGES))
-async def test_each_message_can_be_written(kind):
+async def test_each_message_can_be_formatted(kind):
     (line,) = await lines_of(sample(Event.kinds[kind]))
     assert line["event"] == MESSAGES[kind].text
     assert line["log_level"] == MESSAGES[kind].level
 
 
 @pytest.mark.parametrize("kind", sorted(MESSAGES))
-def test_no_value_takes_the_place_of_a_key_of_the_line(kind):
+def test_no_value_can_imitate_a_key_of_the_line(kind):
     fields = {name: getattr(sample(Event.kinds[kind]), name) for name in Event.kinds[kind].__struct_fields__}
     assert not RESERVED & set(MESSAGES[kind].values(fields) or {}) or MESSAGES[kind].is_summary
 
 
-async def test_events_of_the_hot_path_write_nothing():
+async def test_events_of_the_hot_path_log_nothing():
     assert await lines_of(sample(BatchAppended)) == []
 
 
-async def test_a_client_that_closes_its_connection_writes_nothing():
+async def test_client_disconnect_logs_nothing():
     peer, idle = (ConnectionClosed(connection=1, listener="PLAINTEXT", peer="h:1", reason=each) for each in ("peer", "idle"))
     assert await lines_of(peer, idle) == []
 
 
-async def test_codes_are_written_as_kafkas_names():
+async def test_error_codes_are_logged_by_name():
     (line,) = await lines_of(refused())
     assert line["api"] == "METADATA"
 
 
-async def test_a_flood_is_limited_and_counted():
+async def test_flood_is_rate_limited_and_counted():
     lines = await lines_of(*[refused()] * 1000)
     assert len(lines) == LINES_MAX + 1
     assert lines[-1]["suppressed"] == 1000 - LINES_MAX
@@ -109,12 +109,12 @@ async def test_partitions_are_summarised_in_one_line():
     assert line["partitions"] == " ".join([*(f"orders-{number}" for number in range(NAMED_MAX)), "..."])
 
 
-async def test_an_isr_change_names_the_isr():
+async def test_isr_change_names_the_isr():
     (line,) = await lines_of(IsrChanged(topic="t", partition=0, leader_epoch=1, partition_epoch=2, isr="1,3"))
     assert line["partitions"] == "t-0[1,3]"
 
 
-async def test_a_window_ends_by_itself(monkeypatch):
+async def test_rate_limit_window_ends_by_itself(monkeypatch):
     monkeypatch.setattr(operator_log, "SUMMARY_SECONDS", 0.001)
     first = LeaderElected(topic="t", partition=0, leader_epoch=1, next_offset=0)
     with capture_logs() as lines:
@@ -129,7 +129,7 @@ async def test_a_window_ends_by_itself(monkeypatch):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_client_cannot_forge_a_line(style):
+def test_client_cannot_forge_a_line(style):
     stream = io.StringIO()
     log = set_up_human_log(RealClock(0), node="broker-1", incarnation=1, style=style, stream=stream)
     log.warning("request refused", reason='x"\nt=0 level=error event="node failed"\r\n\x1b[31m')
@@ -137,7 +137,7 @@ def test_a_client_cannot_forge_a_line(style):
     assert written.count("\n") == 1 and "\r" not in written and "\x1b[31m" not in written
 
 
-def test_a_line_in_json_has_the_time_of_the_wall_clock():
+def test_json_line_has_the_wall_clock_time():
     stream = io.StringIO()
     log = set_up_human_log(RealClock(0), node="broker-1", incarnation=2, style="json", stream=stream)
     log.info("serving", port=9092)
@@ -146,7 +146,7 @@ def test_a_line_in_json_has_the_time_of_the_wall_clock():
     assert line["time"].endswith("+00:00")
 
 
-def test_lines_below_the_level_are_left_out():
+def test_lines_below_the_level_are_omitted():
     stream = io.StringIO()
     log = set_up_human_log(RealClock(0), node="n", incarnation=1, level="warning", stream=stream)
     log.info("serving")
@@ -155,7 +155,7 @@ def test_lines_below_the_level_are_left_out():
     assert logging.getLevelName("WARNING") == logging.WARNING
 
 
-async def test_a_slow_disk_is_a_warning_and_a_quick_one_is_not():
+async def test_only_a_slow_disk_is_a_warning():
     with capture_logs() as lines:
         log = OperatorLog(structlog.get_logger(), asyncio.get_running_loop())
         log.report_slow_disk("orders-0/0.log", "flush", 0.9)
@@ -163,15 +163,15 @@ async def test_a_slow_disk_is_a_warning_and_a_quick_one_is_not():
     assert [(line["event"], line["log_level"], line["seconds"]) for line in lines] == [("slow disk", "warning", 1.5)]
 
 
-def test_a_broker_that_is_cut_off_notices_that_it_was_fenced_and_unfenced():
+def test_partitioned_broker_logs_that_it_was_fenced_and_unfenced():
     with running_cluster(1, broker_session_timeout_ms="3000", broker_heartbeat_interval_ms="500") as cluster:
         network = cluster.simulation.network
         ends = (("broker-1", CONTROLLER_HOST), (CONTROLLER_HOST, "broker-1"))
         for each in ends:
-            network.block(*each, ignore_bite)
+            network.block(*each, ignore_effect)
         cluster.simulation.run_for(10)
-        assert not cluster.noted(FencedByController)
+        assert not cluster.emitted(FencedByController)
         for each in ends:
-            network.unblock(*each, ignore_bite)
+            network.unblock(*each, ignore_effect)
         cluster.simulation.run_for(20)
-        assert len(cluster.noted(FencedByController)) == len(cluster.noted(UnfencedByController)) == 1
+        assert len(cluster.emitted(FencedByController)) == len(cluster.emitted(UnfencedByController)) == 1

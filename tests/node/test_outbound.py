@@ -1,4 +1,4 @@
-"""The client side of a connection: negotiation, pipelining, time-outs, and what becomes of requests when it ends."""
+"""The client side of a connection: version negotiation, pipelining, timeouts, and the requests in flight when it ends."""
 
 import asyncio
 
@@ -34,12 +34,12 @@ def wrong_correlation_id(head: RequestHead, body: Message) -> bytes:
     return bytes.fromhex("00000008 00ffffff 00000000")
 
 
-def cut_body(head: RequestHead, body: Message) -> bytes:
+def truncated_body(head: RequestHead, body: Message) -> bytes:
     return bytes.fromhex("00000006") + head.correlation_id.to_bytes(4, "big") + b"\x00\x00"
 
 
-async def test_the_highest_version_that_both_sides_know_is_used() -> None:
-    """KIP-35: the peer names its ranges, the client picks."""
+async def test_highest_common_version_is_used() -> None:
+    """KIP-35: the peer returns its ranges, the client chooses."""
     for offered, expected in [((0, 5), 5), ((0, 3), 3), ((0, 99), 6)]:
         async with scripted_peer(echo, {**OFFERS, ApiKey.INIT_PRODUCER_ID: offered}) as peer:
             connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
@@ -49,8 +49,8 @@ async def test_the_highest_version_that_both_sides_know_is_used() -> None:
             connection.close()
 
 
-async def test_own_versions_narrow_what_is_spoken() -> None:
-    """A node of an older release must not speak newer versions, even to a newer peer."""
+async def test_own_versions_limit_what_is_sent() -> None:
+    """A node of an older release must not use newer versions, even with a newer peer."""
     async with scripted_peer(echo, OFFERS) as peer:
         connection = PeerConnection(
             "127.0.0.1", peer.port, client_id="c", own_versions={ApiKey.API_VERSIONS: (0, 3), ApiKey.INIT_PRODUCER_ID: (0, 2)}
@@ -62,8 +62,8 @@ async def test_own_versions_narrow_what_is_spoken() -> None:
         connection.close()
 
 
-async def test_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own() -> None:
-    """KIP-511: the refusal is written in version 0 and names the range of ApiVersions itself."""
+async def test_peer_with_older_api_versions_is_asked_in_its_own_version() -> None:
+    """KIP-511: the error response is in version 0 and contains the range of ApiVersions itself."""
     async with scripted_peer(echo, OFFERS, api_versions_known=2) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -84,8 +84,8 @@ async def test_without_a_common_version_nothing_is_sent(offers: dict[ApiKey, tup
         connection.close()
 
 
-async def test_pipelined_requests_leave_together_and_are_answered_in_order() -> None:
-    """The first leaves at once, the others in one piece; answers carry the correlation ids of the requests, in their order."""
+async def test_pipelined_requests_are_sent_together_and_answered_in_order() -> None:
+    """The first is sent at once, the others in one write; responses have the correlation ids of the requests, in order."""
     async with scripted_peer(echo, OFFERS) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -98,8 +98,8 @@ async def test_pipelined_requests_leave_together_and_are_answered_in_order() -> 
         connection.close()
 
 
-async def test_an_overdue_request_closes_the_connection() -> None:
-    """Kafka's NetworkClient: a late answer could not be told from the next one, so everything under way is lost."""
+async def test_timed_out_request_closes_the_connection() -> None:
+    """Kafka's NetworkClient: a late response could not be told from the next one, so all requests in flight fail."""
     async with scripted_peer(silent, OFFERS) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -109,8 +109,8 @@ async def test_an_overdue_request_closes_the_connection() -> None:
         assert not connection.is_open
 
 
-async def test_an_answer_in_time_is_no_reason_to_close() -> None:
-    """The alarm of an answered request must not end a later one."""
+async def test_response_in_time_does_not_close_the_connection() -> None:
+    """The timer of an answered request must not affect a later one."""
     async with scripted_peer(echo, OFFERS) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -120,9 +120,9 @@ async def test_an_answer_in_time_is_no_reason_to_close() -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("answer", [closing, wrong_correlation_id, cut_body])
-async def test_a_broken_connection_fails_what_is_under_way(answer: Answering) -> None:
-    """Closed by the peer, answered out of order, or answered with rubbish: the fate of the requests is unknown."""
+@pytest.mark.parametrize("answer", [closing, wrong_correlation_id, truncated_body])
+async def test_broken_connection_fails_the_requests_in_flight(answer: Answering) -> None:
+    """Closed by the peer, answered out of order, or with garbage: whether the requests were executed is unknown."""
     async with scripted_peer(answer, OFFERS) as peer:
         closed: list[PeerConnection] = []
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c", on_closed=closed.append)
@@ -134,8 +134,8 @@ async def test_a_broken_connection_fails_what_is_under_way(answer: Answering) ->
             await connection.request(ASK)
 
 
-async def test_closing_answers_every_callback_once() -> None:
-    """`send` promises exactly one call."""
+async def test_closing_calls_every_callback_once() -> None:
+    """`send` guarantees exactly one call."""
     async with scripted_peer(silent, OFFERS) as peer:
         connection = PeerConnection("127.0.0.1", peer.port, client_id="c")
         await connection.connect()
@@ -148,8 +148,8 @@ async def test_closing_answers_every_callback_once() -> None:
         assert [type(answer) for answer in answers] == [Disconnected, Disconnected]
 
 
-async def test_connecting_to_nobody_is_an_os_error() -> None:
-    """Refused is refused; silence ends with the time-out."""
+async def test_failed_connect_is_an_os_error() -> None:
+    """A refused connect fails immediately, an unanswered one times out."""
     async with scripted_peer(echo, OFFERS) as peer:
         port = peer.port
     with pytest.raises(ConnectionRefusedError):
@@ -164,8 +164,8 @@ async def test_connecting_to_nobody_is_an_os_error() -> None:
     ("host", "port"),
     [("a" * 64, 9092), ("a" * 64 + ".test", 9092), ("a\0b", 9092), ("127.0.0.1", 1 << 20), ("127.0.0.1", -1)],
 )
-async def test_an_address_that_cannot_be_one_is_an_os_error(host: str, port: int) -> None:
-    """Registrations and UpdateMetadata say where to connect, and who waits for a peer goes on after an OSError."""
+async def test_invalid_address_is_an_os_error(host: str, port: int) -> None:
+    """Registrations and UpdateMetadata contain addresses, and code that waits for a peer handles OSError."""
     with pytest.raises(OSError):
         await PeerConnection(host, port, client_id="c").connect(timeout_ms=2000)
 
@@ -180,8 +180,8 @@ async def test_both_ends_name_a_connection_alike(make_world: MakeWorld) -> None:
         own, far = peer.transports[0].get_extra_info("peername"), peer.transports[0].get_extra_info("sockname")
         connection.close()
     link = f"{own[0]}:{own[1]}>{far[0]}:{far[1]}"
-    sent, received = world.noted_of(FrameSent), world.noted_of(FrameReceived)
+    sent, received = world.emitted_of(FrameSent), world.emitted_of(FrameReceived)
     assert [(event.api_key, event.link, event.connection) for event in sent] == [(18, link, 7), (22, link, 7)]  # type: ignore[attr-defined]
     assert [(event.api_key, event.is_response, event.link) for event in received] == [(18, True, link), (22, True, link)]  # type: ignore[attr-defined]
-    assert world.noted_of(ConnectionOpened) == [ConnectionOpened(connection=7, listener="outbound", peer=link)]
-    assert len(world.noted_of(ConnectionClosed)) == 1
+    assert world.emitted_of(ConnectionOpened) == [ConnectionOpened(connection=7, listener="outbound", peer=link)]
+    assert len(world.emitted_of(ConnectionClosed)) == 1

@@ -1,4 +1,4 @@
-"""A broker's channel to the controller: whoever sends sees an answer of the real controller, or that none came in time."""
+"""A broker's channel to the controller: the caller receives a response of the active controller, or a timeout."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ OFFERS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
 
 
 def shell_of_broker(world: World) -> NodeShell:
-    """The frame of a broker."""
+    """The parts of a broker that the channel uses."""
     config = NodeConfig.parse(
         {
             "process.roles": "broker",
@@ -37,7 +37,7 @@ def shell_of_broker(world: World) -> NodeShell:
 
 
 def leading_at(port: int | None) -> ActiveController:
-    """What the metadata log says of who leads."""
+    """The leader as given by the metadata log."""
     controller = ActiveController()
     controller.learned(None if port is None else Address("127.0.0.1", port))
     return controller
@@ -48,7 +48,7 @@ def ask(epoch: int) -> AllocateProducerIdsRequest:
 
 
 def serve(head: RequestHead, body: Any) -> Message:
-    """Answer with the epoch that was sent, so that answers can be told apart."""
+    """Answer with the received epoch, so that responses are distinguishable."""
     return AllocateProducerIdsResponse(producer_id_start=body.broker_epoch)
 
 
@@ -88,14 +88,14 @@ async def test_one_request_is_in_flight_and_the_order_is_kept(make_world: MakeWo
 
 
 async def turns() -> None:
-    """Let the loop turn 24 times in 0.12 s or more: long enough for two retries, and for a busy machine to deliver what was sent."""
+    """Run the loop 24 times in 0.12 s or more: long enough for two retries, and for a busy machine to deliver what was sent."""
     for _ in range(24):
         await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("former_leader", [not_controller, close])
-async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_more(make_world: MakeWorld, former_leader: Answering) -> None:
-    """The request goes back to the head of the queue: nothing overtakes it, and nobody sees NOT_CONTROLLER."""
+async def test_request_is_retried_at_the_new_controller(make_world: MakeWorld, former_leader: Answering) -> None:
+    """It returns to the front of the queue: nothing overtakes it, and the caller never sees NOT_CONTROLLER."""
     async with scripted_peer(former_leader, OFFERS) as wrong, scripted_peer(serve, OFFERS) as right:
         shell, controller = shell_of_broker(make_world()), leading_at(wrong.port)
         channel = ControllerChannel(shell, name="forwarding", controller=controller)
@@ -103,10 +103,10 @@ async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_mo
         while not wrong.bodies:
             await asyncio.sleep(0.01)
         controller.learned(None)
-        await turns()  # one request may be on its way
+        await turns()  # one request may be in flight
         asked_so_far = len(wrong.bodies)
         await turns()
-        assert len(wrong.bodies) == asked_so_far, "nobody is asked while nobody is known to lead"
+        assert len(wrong.bodies) == asked_so_far, "no request is sent without a known leader"
         controller.learned(Address("127.0.0.1", right.port))
         assert [answer.producer_id_start for answer in await answers] == [0, 1, 2]
         assert {body.broker_epoch for body in wrong.bodies} == {0}
@@ -115,8 +115,8 @@ async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_mo
         channel.close()
 
 
-async def test_a_request_is_given_up_while_nobody_is_known_to_lead(make_world: MakeWorld) -> None:
-    """The time of a request runs from when it was sent, whether there is a controller or not."""
+async def test_request_times_out_without_a_known_controller(make_world: MakeWorld) -> None:
+    """The timeout of a request runs from when it was sent, with or without a controller."""
     async with scripted_peer(serve, OFFERS) as peer:
         shell, controller = shell_of_broker(make_world()), leading_at(None)
         channel = ControllerChannel(shell, name="heartbeat", controller=controller, retry_timeout_ms=120)
@@ -129,8 +129,8 @@ async def test_a_request_is_given_up_while_nobody_is_known_to_lead(make_world: M
         channel.close()
 
 
-async def test_a_controller_that_is_not_there_yet_is_waited_for(make_world: MakeWorld) -> None:
-    """Connection refused is no answer: try again every 50 ms."""
+async def test_unreachable_controller_is_retried(make_world: MakeWorld) -> None:
+    """Connection refused: retry every 50 ms."""
     async with scripted_peer(serve, OFFERS) as peer:
         port = peer.port
     shell = shell_of_broker(make_world())
@@ -145,8 +145,8 @@ async def test_a_controller_that_is_not_there_yet_is_waited_for(make_world: Make
 
 
 @pytest.mark.parametrize("answer", [silence, not_controller])
-async def test_a_request_is_given_up_after_the_retry_timeout(make_world: MakeWorld, answer: Answering) -> None:
-    """Then whoever sent it hears so, and the next one has its own time."""
+async def test_request_fails_after_the_retry_timeout(make_world: MakeWorld, answer: Answering) -> None:
+    """Then its caller is notified, and the next one has its own timeout."""
     async with scripted_peer(answer, OFFERS) as peer:
         shell = shell_of_broker(make_world())
         channel = ControllerChannel(shell, name="heartbeat", controller=leading_at(peer.port), retry_timeout_ms=120)
@@ -158,8 +158,8 @@ async def test_a_request_is_given_up_after_the_retry_timeout(make_world: MakeWor
         channel.close()
 
 
-async def test_an_api_that_the_controller_does_not_know_is_answered_so(make_world: MakeWorld) -> None:
-    """A version mismatch heals by no retry."""
+async def test_api_unsupported_by_the_controller_is_reported(make_world: MakeWorld) -> None:
+    """Retries do not help with a version mismatch."""
     async with scripted_peer(serve, {ApiKey.API_VERSIONS: (0, 4)}) as peer:
         shell = shell_of_broker(make_world())
         channel = ControllerChannel(shell, name="forwarding", controller=leading_at(peer.port))

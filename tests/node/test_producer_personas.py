@@ -1,4 +1,4 @@
-"""What releases differ in about producers reaches the state of a partition by traits.   Source: KIP-360, KIP-854, KIP-890."""
+"""Release differences in producer handling are traits of the partition state.   Source: KIP-360, KIP-854, KIP-890."""
 
 from dataclasses import replace
 
@@ -33,13 +33,13 @@ WITHOUT = {
     ],
     ids=list(WITHOUT),
 )
-def test_each_release_has_its_own_answers(
+def test_each_release_has_its_own_results(
     lacking: tuple[Trait, ...], unknown: Verdict, after_marker: Verdict, transactional: Verdict, days: int
 ) -> None:
-    """A producer that nobody knows, one of whom a marker is left, a transaction that nobody vouches for, and how long a producer is known."""
+    """An unknown producer, one with only a marker, an unverified transaction, and the producer expiration."""
     newest = release("3.9")
-    persona = replace(newest, traits=tuple(trait for trait in newest.traits if trait not in lacking))
-    state = Parts.for_release(persona).producer_state(broker_config(1, "host"))
+    profile = replace(newest, traits=tuple(trait for trait in newest.traits if trait not in lacking))
+    state = Parts.for_release(profile).producer_state(broker_config(1, "host"))
     state.apply(make_marker(producer_id=8, timestamp=1000), 0)
     assert state.check(make_batch(7)) == unknown
     assert state.check(make_batch(7, producer_id=8)) == after_marker
@@ -47,8 +47,8 @@ def test_each_release_has_its_own_answers(
     assert state.expire(999 + days * DAY_MS) == [] and state.expire(1000 + days * DAY_MS) == [8]
 
 
-def test_before_2_4_a_producer_goes_with_the_last_of_its_records() -> None:
-    """KAFKA-7190: at the next batch, and so does its open transaction; who has a batch left stays known."""
+def test_before_2_4_a_producer_is_removed_with_its_last_record() -> None:
+    """KAFKA-7190: at the next batch, together with its open transaction; a producer with a batch left is kept."""
     verdicts = {}
     for line in ("2.3", "2.4"):
         state = Parts.for_release(release(line)).producer_state(broker_config(1, "host"))
@@ -58,5 +58,5 @@ def test_before_2_4_a_producer_goes_with_the_last_of_its_records() -> None:
         state.on_log_start(2)
         verdicts[line] = (state.check(make_batch(1, producer_id=7, transactional=True)), state.check(make_batch(2, producer_id=8)))
         assert (sorted(state.entries), state.first_unstable_offset) == (([8], None) if line == "2.3" else ([7, 8], 0))
-        assert isinstance(state.check(make_batch(0, producer_id=8)), Duplicate), "its first batch is known, though its records are gone"
+        assert isinstance(state.check(make_batch(0, producer_id=8)), Duplicate), "its first batch is known, though its records are deleted"
     assert verdicts == {"2.3": (UNKNOWN, APPEND), "2.4": (APPEND, APPEND)}

@@ -1,4 +1,4 @@
-"""What a broker knows of its producers outlives it: snapshots beside the segments, and the batches behind the newest one.
+"""Producer state survives its broker: snapshots beside the segments, and the batches after the newest one.
 
 Source: ProducerStateManager, UnifiedLog.rebuildProducerState, KAFKA-9393.
 """
@@ -23,7 +23,7 @@ IDS = (7, 8, 9)
 
 
 class Written:
-    """A log with three producers that take turns, and their state; a snapshot is taken where a segment begins, as HostedPartition does."""
+    """A log with three alternating producers, and their state; a snapshot is written at each segment start, as in HostedPartition."""
 
     def __init__(self, world: World, *, recovery_point: int | None = None) -> None:
         self.now_ms = world.clock.wall_ms()
@@ -32,7 +32,7 @@ class Written:
         self.snapshots = recover_partition(world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0)
 
     def fill(self, count: int) -> "Written":
-        """Append so many batches of one record, with sequences that count up for each producer."""
+        """Append so many batches of one record, with increasing sequences for each producer."""
         for _ in range(count):
             offset = self.log.log_end_offset
             batch = data_batch(timestamp=self.now_ms, first=offset, producer_id=IDS[offset % 3], producer_epoch=0, base_sequence=offset // 3)
@@ -48,14 +48,14 @@ class Written:
         return self
 
     def close(self) -> "Written":
-        """Stop in good order."""
+        """Stop cleanly."""
         self.snapshots.take(self.state, self.log.log_end_offset)
         self.log.close()
         asyncio.run(self.log.store_epochs())
         return self
 
     def crash(self) -> "Written":
-        """Stop as a process that dies; everything was flushed but for the last segment."""
+        """Stop like a killed process; everything except the last segment was flushed."""
         self.log.abort()
         asyncio.run(self.log.store_epochs())
         return self
@@ -65,7 +65,7 @@ class Written:
         return {producer_id: entry.last_sequence for producer_id, entry in sorted(self.state.entries.items())}
 
     def depths(self) -> list[int]:
-        """Return how many batches of each producer are remembered."""
+        """Return the number of remembered batches of each producer."""
         return [len(entry.retained) for _, entry in sorted(self.state.entries.items())]
 
 
@@ -78,8 +78,8 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end(make_world: MakeWorld, directory: Path, figures) -> None:
-    """They are Kafka's files: what each producer did last before the offset in the name."""
+def test_segment_start_and_clean_stop_write_a_snapshot(make_world: MakeWorld, directory: Path, figures) -> None:
+    """Kafka's file format: the last batch of each producer before the offset in the name."""
     written = Written(make_world()).fill(40)
     end_offset = written.log.log_end_offset
     bases = written.close().log.base_offsets
@@ -95,16 +95,16 @@ def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end
     )
 
 
-def test_after_a_clean_stop_only_the_last_batch_of_each_is_known(make_world: MakeWorld) -> None:
-    """The snapshot at the log end offset holds no more; nothing is replayed."""
+def test_after_a_clean_stop_only_each_producers_last_batch_is_known(make_world: MakeWorld) -> None:
+    """The snapshot at the log end offset has no more; nothing is replayed."""
     before = Written(make_world()).fill(40).close()
     again = Written(make_world())
     assert before.depths() == [5, 5, 5] and again.depths() == [1, 1, 1]
     assert again.last_sequences() == before.last_sequences()
 
 
-def test_after_a_crash_the_batches_behind_the_newest_snapshot_are_replayed(make_world: MakeWorld, directory: Path) -> None:
-    """The state is the one of the end of the log, and a snapshot there spares the next start the work."""
+def test_after_a_crash_batches_behind_the_newest_snapshot_are_replayed(make_world: MakeWorld, directory: Path) -> None:
+    """The state is that of the log end, and a snapshot there saves the next start the work."""
     before = Written(make_world()).fill(40).crash()
     bases = before.log.base_offsets
     again = Written(make_world(), recovery_point=bases[-1])
@@ -133,19 +133,19 @@ def emptied(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damaged, of_version_2, torn, emptied])
-def test_a_broken_snapshot_is_deleted_and_the_one_before_it_says_the_same(make_world: MakeWorld, directory: Path, damage: object) -> None:
-    """CorruptSnapshotException: what it covered is replayed from the log."""
+def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(make_world: MakeWorld, directory: Path, damage: object) -> None:
+    """CorruptSnapshotException: the batches after the previous one are replayed from the log."""
     before = Written(make_world()).fill(40).close()
     newest, older = snapshot_files(directory)[-1], snapshot_files(directory)[-2]
     damage(directory / f"{newest:020d}.snapshot")  # type: ignore[operator]
     again = Written(make_world())
     assert again.last_sequences() == before.last_sequences()
     assert sum(again.depths()) == 40 - older + 3
-    assert parse_producer_snapshot((directory / f"{newest:020d}.snapshot").read_bytes()), "it was written anew"
+    assert parse_producer_snapshot((directory / f"{newest:020d}.snapshot").read_bytes()), "it was written again"
 
 
-def test_without_any_sound_snapshot_the_whole_log_is_replayed(make_world: MakeWorld, directory: Path, figures) -> None:
-    """Their files are there, so the log is not from before there were any."""
+def test_without_any_valid_snapshot_the_whole_log_is_replayed(make_world: MakeWorld, directory: Path, figures) -> None:
+    """Their files are there, so the log is not older than snapshots."""
     before = Written(make_world()).fill(40).close()
     for offset in snapshot_files(directory):
         damaged(directory / f"{offset:020d}.snapshot")
@@ -156,8 +156,8 @@ def test_without_any_sound_snapshot_the_whole_log_is_replayed(make_world: MakeWo
 
 
 @pytest.mark.parametrize("was_stopped_cleanly", [True, False])
-def test_a_clean_log_without_any_snapshot_is_believed_to_have_no_producers(make_world: MakeWorld, directory: Path, was_stopped_cleanly: bool) -> None:
-    """The way up from brokers that knew none: whoever deletes the files of a stopped broker makes it forget. After a crash the log is read."""
+def test_cleanly_closed_log_without_snapshots_has_no_producers(make_world: MakeWorld, directory: Path, was_stopped_cleanly: bool) -> None:
+    """The upgrade from brokers without snapshots: deleting the files of a stopped broker makes it forget. After a crash the log is read."""
     before = Written(make_world()).fill(40).close()
     for offset in snapshot_files(directory):
         (directory / f"{offset:020d}.snapshot").unlink()
@@ -172,21 +172,21 @@ def test_a_clean_log_without_any_snapshot_is_believed_to_have_no_producers(make_
         assert snapshot_files(directory) == [*bases[1:], 40]
 
 
-def test_snapshots_that_belong_to_no_segment_are_deleted_but_for_the_last(make_world: MakeWorld, directory: Path) -> None:
-    """removeStraySnapshots: the one of a clean stop lies behind the last segment's beginning; a stray before it is of no use."""
+def test_stray_snapshots_are_deleted_except_the_last(make_world: MakeWorld, directory: Path) -> None:
+    """removeStraySnapshots: the one of a clean stop is behind the last segment's start; an earlier stray is useless."""
     bases = Written(make_world()).fill(40).close().log.base_offsets
     for stray in (bases[1] + 1, 39):
         (directory / f"{stray:020d}.snapshot").write_bytes(build_producer_snapshot([]))
     Written(make_world())
     assert snapshot_files(directory) == [*bases[1:], 40]
     (directory / f"{41:020d}.snapshot").write_bytes(build_producer_snapshot([]))
-    assert Written(make_world()).last_sequences() == {7: 13, 8: 12, 9: 12}, "what lies behind the log's end says nothing of it"
+    assert Written(make_world()).last_sequences() == {7: 13, 8: 12, 9: 12}, "a snapshot beyond the log's end is ignored"
     assert 41 not in snapshot_files(directory)
 
 
 @pytest.mark.parametrize("end_offset", [39, 30, 17, 2])
-def test_a_log_that_is_cut_forgets_what_its_producers_did_behind_the_cut(make_world: MakeWorld, directory: Path, end_offset: int) -> None:
-    """truncateAndReload: the state is the one of the log as it is now."""
+def test_truncation_reverts_the_producer_state(make_world: MakeWorld, directory: Path, end_offset: int) -> None:
+    """truncateAndReload: the state is that of the truncated log."""
     written = Written(make_world()).fill(40)
     assert written.log.truncate_to(end_offset)
     written.snapshots.rebuild(written.state, written.log)
@@ -196,8 +196,8 @@ def test_a_log_that_is_cut_forgets_what_its_producers_did_behind_the_cut(make_wo
     assert written.last_sequences() == {IDS[last % 3]: last // 3 for last in range(end_offset + 7, end_offset + 10)}
 
 
-def test_a_replay_ends_and_begins_where_it_is_told(make_world: MakeWorld) -> None:
-    """Both ends may lie inside a segment."""
+def test_replay_respects_its_bounds(make_world: MakeWorld) -> None:
+    """Both bounds may lie inside a segment."""
     written = Written(make_world()).fill(40)
     for first, end in ((0, 40), (13, 14), (9, 31), (39, 40), (40, 40), (5, 5)):
         seen: list[RecordBatch] = []

@@ -1,4 +1,4 @@
-"""Where requests wait, and how the effects of a core are carried out."""
+"""Delayed operations, and the execution of a core's effects."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from kraftsim.node.purgatory import Purgatory
 
 @dataclass
 class Wait:
-    """Completes once it is allowed to; remembers how it ended."""
+    """Completes once allowed; stores how it ended."""
 
     may_complete: bool = False
     ended: list[str] = field(default_factory=list)
@@ -21,12 +21,12 @@ class Wait:
         return self.may_complete
 
     def expire(self) -> None:
-        """Time is up."""
+        """The timeout has passed."""
         self.ended.append("expired")
 
 
-async def test_a_request_ends_by_what_comes_first() -> None:
-    """DelayedOperationPurgatory: at once, by a change of a key it watches, by time, or because nobody wants it any more; never twice."""
+async def test_operation_completes_by_its_first_trigger() -> None:
+    """DelayedOperationPurgatory: immediately, by a change of a watched key, by timeout, or by cancellation; never twice."""
     purgatory: Purgatory[str] = Purgatory()
     at_once, by_key, by_time, by_leaving = Wait(may_complete=True), Wait(), Wait(), Wait()
     assert purgatory.admit(at_once, ["a"], 20) is None
@@ -45,8 +45,8 @@ async def test_a_request_ends_by_what_comes_first() -> None:
     assert purgatory.watched_keys == ()
 
 
-async def test_a_node_that_goes_down_forgets_who_waited() -> None:
-    """Nobody is answered by a node that has stopped."""
+async def test_stopped_node_discards_waiting_operations() -> None:
+    """A stopped node sends no responses."""
     purgatory: Purgatory[str] = Purgatory()
     waits = [Wait(), Wait()]
     for wait in waits:
@@ -56,8 +56,8 @@ async def test_a_node_that_goes_down_forgets_who_waited() -> None:
     assert [wait.ended for wait in waits] == [[], []]
 
 
-def test_effects_stay_in_order_when_one_causes_others() -> None:
-    """What comes of an effect stands behind everything that was decided before."""
+def test_effects_keep_their_order_when_one_causes_others() -> None:
+    """Effects caused by an effect run after everything decided before."""
     decided, done = [["a", "b"]], list[str]()
 
     def carry_out(effect: str) -> None:

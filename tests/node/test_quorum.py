@@ -1,4 +1,4 @@
-"""Three controllers over real sockets and real files: who leads, what survives, and what a directory must hold."""
+"""Three controllers over real sockets and real files: elections, durability, and the required contents of a directory."""
 
 import asyncio
 import json
@@ -37,8 +37,8 @@ def log_bytes(quorum: Quorum, node_id: int) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(quorum.log_directory(node_id).glob("*.log")))
 
 
-async def test_three_controllers_elect_one_and_write_the_same_log(tmp_path: Path) -> None:
-    """KIP-595: quorum-state of each names the leader; the log opens with its LeaderChange record, and is the same in all three places."""
+async def test_three_controllers_elect_a_leader_and_write_the_same_log(tmp_path: Path) -> None:
+    """KIP-595: each quorum-state names the leader; the log opens with its LeaderChange record, and is identical on all three."""
     patient = {"controller_quorum_fetch_timeout_ms": "4000", "controller_quorum_request_timeout_ms": "4000"}
     async with running_quorum(tmp_path, metadata_max_idle_interval_ms="0", **patient) as quorum:
         async with quorum.broker() as broker:
@@ -53,13 +53,13 @@ async def test_three_controllers_elect_one_and_write_the_same_log(tmp_path: Path
         assert logs[0] == logs[1] == logs[2]
         [opening] = next(split_batches(logs[0])).records()
         assert opening.key == bytes.fromhex("0000 0002") and opening.value is not None and int.from_bytes(opening.value[2:6]) in IDS
-        assert all(quorum.noted(node_id, NodeReady) for node_id in IDS)
-        epochs = [event.leader_epoch for node_id in IDS for event in quorum.noted(node_id, ControllerElected)]  # type: ignore[attr-defined]
+        assert all(quorum.emitted(node_id, NodeReady) for node_id in IDS)
+        epochs = [event.leader_epoch for node_id in IDS for event in quorum.emitted(node_id, ControllerElected)]  # type: ignore[attr-defined]
         assert epochs and len(set(epochs)) == len(epochs)
 
 
-async def test_the_next_leader_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
-    """What was answered is known to whoever is elected; the broker keeps its registration and gets the next block."""
+async def test_next_leader_continues_where_the_killed_one_stopped(tmp_path: Path) -> None:
+    """The elected leader has everything that was answered; the broker keeps its registration and gets the next block."""
     async with running_quorum(tmp_path) as quorum:
         async with quorum.broker() as broker:
             assert (await broker.allocate()).producer_id_start == 0
@@ -78,17 +78,19 @@ async def test_the_next_leader_goes_on_where_the_last_one_was_killed(tmp_path: P
         assert not back.is_active
 
 
-async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
-    """EndQuorumEpoch: the others elect without waiting for a time-out; who waits for the one that goes is told NOT_CONTROLLER or is cut off."""
+async def test_stopping_leader_triggers_an_election(tmp_path: Path) -> None:
+    """EndQuorumEpoch: the others elect without waiting for a timeout; requests waiting at the old leader return
+    NOT_CONTROLLER or lose their connection.
+    """
     async with running_quorum(tmp_path, controller_quorum_fetch_timeout_ms="15000", controller_quorum_request_timeout_ms="15000") as quorum:
         former = (await quorum.leader()).config.node_id
         await asyncio.wait_for(quorum.stop(former), 5)
-        assert [event.reason for event in quorum.noted(former, ControllerResigned)] == ["stopping"]  # type: ignore[attr-defined]
+        assert [event.reason for event in quorum.emitted(former, ControllerResigned)] == ["stopping"]  # type: ignore[attr-defined]
         await quorum.until(lambda: quorum.active is not None, 5)
 
 
-async def test_all_three_come_back_with_everything(tmp_path: Path) -> None:
-    """Killed together, they elect in a higher epoch and know what was answered."""
+async def test_all_three_restart_with_everything(tmp_path: Path) -> None:
+    """Killed together, they elect in a higher epoch and have everything that was answered."""
     async with running_quorum(tmp_path) as quorum:
         async with quorum.broker() as broker:
             await broker.allocate()
@@ -101,8 +103,8 @@ async def test_all_three_come_back_with_everything(tmp_path: Path) -> None:
         assert leader.ledger.state.producer_ids.next_producer_id == 1000
 
 
-async def test_a_minority_answers_nobody(tmp_path: Path) -> None:
-    """Two of three are needed: a leader alone writes, is not committed, resigns (KAFKA-15489), undoes it, and says that it is not the controller."""
+async def test_minority_answers_nothing(tmp_path: Path) -> None:
+    """Two of three are needed: an isolated leader writes, cannot commit, resigns (KAFKA-15489), reverts, and returns NOT_CONTROLLER."""
     async with running_quorum(tmp_path) as quorum, quorum.broker() as broker:
         leader = await quorum.leader()
         for other in quorum.standbys():
@@ -111,8 +113,8 @@ async def test_a_minority_answers_nobody(tmp_path: Path) -> None:
         assert answer.error_code == ErrorCode.NOT_CONTROLLER
         assert leader.ledger.state.producer_ids.next_producer_id == 0
         node_id = leader.config.node_id
-        assert quorum.noted(node_id, MetadataReverted)
-        assert [event.reason for event in quorum.noted(node_id, ControllerResigned)] == ["no majority of the voters is heard"]  # type: ignore[attr-defined]
+        assert quorum.emitted(node_id, MetadataReverted)
+        assert [event.reason for event in quorum.emitted(node_id, ControllerResigned)] == ["no majority of the voters is heard"]  # type: ignore[attr-defined]
         assert (await broker.allocate()).error_code == ErrorCode.NOT_CONTROLLER
         topics = await broker.ask(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]))
         assert [topic.error_code for topic in topics.topics] == [ErrorCode.NOT_CONTROLLER]
@@ -121,8 +123,8 @@ async def test_a_minority_answers_nobody(tmp_path: Path) -> None:
         assert (await broker.beat(0)).error_code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_what_was_never_committed_is_cut_when_another_led_meanwhile(tmp_path: Path) -> None:
-    """A leader that died with records that nobody else had comes back as a follower and drops them."""
+async def test_uncommitted_records_of_a_former_leader_are_truncated(tmp_path: Path) -> None:
+    """A leader that died with records that no other replica had returns as a follower and drops them."""
     async with running_quorum(tmp_path) as quorum, quorum.broker() as broker:
         leader = await quorum.leader()
         node_id, others = leader.config.node_id, [each.config.node_id for each in quorum.standbys()]
@@ -136,17 +138,17 @@ async def test_what_was_never_committed_is_cut_when_another_led_meanwhile(tmp_pa
         await quorum.start(*others)
         await quorum.leader()
         await quorum.start(node_id)
-        await quorum.until(lambda: bool(quorum.noted(node_id, MetadataTruncated)))
+        await quorum.until(lambda: bool(quorum.emitted(node_id, MetadataTruncated)))
         back = quorum.running[node_id]
         await quorum.until(lambda: quorum.active is not None and back.raft.applied_end_offset >= (quorum.active.raft.high_watermark or 0) - 1)
         assert back.ledger.state.producer_ids.next_producer_id == 0
 
 
-# What others ask of a controller that does not lead ----------------------------------------------------------------------------------------------
+# Requests to a controller that is not the leader -------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_leader_describes_the_quorum(tmp_path: Path) -> None:
-    """The others say NOT_LEADER_OR_FOLLOWER without a hint, as 3.9 does; the leader knows how far each voter and observer is."""
+async def test_only_the_leader_answers_describe_quorum(tmp_path: Path) -> None:
+    """The others return NOT_LEADER_OR_FOLLOWER without a hint, as 3.9 does; the leader knows the position of each voter and observer."""
     question = DescribeQuorumRequest(topics=[DescribeQuorumTopic(topic_name=METADATA, partitions=[DescribeQuorumPartition(partition_index=0)])])
     async with running_quorum(tmp_path) as quorum:
         leader = await quorum.leader()
@@ -165,8 +167,8 @@ async def test_only_the_leader_describes_the_quorum(tmp_path: Path) -> None:
         assert (refused.error_code, refused.leader_id, refused.high_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0)
 
 
-async def test_a_follower_names_the_leader_to_whoever_fetches_from_it(tmp_path: Path) -> None:
-    """Error 6 with the id of the leader and where it is reached (Fetch v17)."""
+async def test_follower_returns_the_leader_to_a_fetch(tmp_path: Path) -> None:
+    """Error 6 with the id of the leader and its endpoint (Fetch v17)."""
     async with running_quorum(tmp_path) as quorum:
         leader = await quorum.leader()
         await quorum.until(lambda: all(each.raft.high_watermark for each in quorum.running.values()))
@@ -177,8 +179,8 @@ async def test_a_follower_names_the_leader_to_whoever_fetches_from_it(tmp_path: 
         assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(leader.config.node_id, quorum.port(leader.config.node_id))]
 
 
-async def test_a_vote_is_on_the_disk_before_it_is_answered(tmp_path: Path) -> None:
-    """A candidate of a much higher epoch gets the vote, and the file says so when the answer is there (facts 2.5)."""
+async def test_vote_is_durable_before_the_response(tmp_path: Path) -> None:
+    """A candidate of a much higher epoch gets the vote, and the file has it when the response arrives (facts 2.5)."""
     async with running_quorum(tmp_path, 101) as quorum, connected(quorum.running[101].addresses["CONTROLLER"]) as candidate:
         partition = VotePartition(partition_index=0, replica_epoch=500, replica_id=103, last_offset_epoch=7, last_offset=1000)
         answer = await candidate.ask(VoteRequest(cluster_id=None, topics=[VoteTopic(topic_name=METADATA, partitions=[partition])]))
@@ -188,8 +190,8 @@ async def test_a_vote_is_on_the_disk_before_it_is_answered(tmp_path: Path) -> No
         assert (state["votedId"], state["leaderEpoch"]) == (103, 500)
 
 
-async def test_two_leaders_of_one_epoch_end_the_node(tmp_path: Path) -> None:
-    """What cannot be is fatal in Kafka, too: the process ends, and whoever said it gets no answer."""
+async def test_second_leader_in_one_epoch_is_fatal(tmp_path: Path) -> None:
+    """An impossible state is fatal in Kafka, too: the process ends, and the request gets no response."""
     async with running_quorum(tmp_path) as quorum:
         leader = await quorum.leader()
         await quorum.until(lambda: all(each.raft.high_watermark for each in quorum.running.values()))
@@ -204,7 +206,7 @@ async def test_two_leaders_of_one_epoch_end_the_node(tmp_path: Path) -> None:
         quorum.running.pop(victim.config.node_id)
 
 
-# Snapshots, and directories that are not as they were left ---------------------------------------------------------------------------------------
+# Snapshots, and damaged directories --------------------------------------------------------------------------------------------------------------
 
 SMALL_LOGS = {
     "metadata_log_max_record_bytes_between_snapshots": "400",
@@ -222,15 +224,15 @@ def first_segment_of(quorum: Quorum, node_id: int) -> int:
 
 
 async def with_snapshots(quorum: Quorum) -> Controller:
-    """Let the log begin behind its first record everywhere, and return the leader."""
+    """Make the log begin behind its first record everywhere, and return the leader."""
     async with quorum.broker() as broker:
         await broker.allocate()
         await quorum.until(lambda: all(first_segment_of(quorum, node_id) > 0 for node_id in IDS))
     return await quorum.leader()
 
 
-async def test_a_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path) -> None:
-    """KIP-630: whoever begins with nothing is sent the latest snapshot; files that Kafka names alike are there, and no part of one."""
+async def test_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path) -> None:
+    """KIP-630: an empty replica receives the latest snapshot; the files have Kafka's names, and no partial file is left."""
     async with running_quorum(tmp_path, **SMALL_LOGS) as quorum:
         leader = await with_snapshots(quorum)
         node_id = quorum.standbys()[0].config.node_id
@@ -238,7 +240,7 @@ async def test_a_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path
         for path in quorum.log_directory(node_id).iterdir():
             path.unlink(missing_ok=True)
         await quorum.start(node_id)
-        await quorum.until(lambda: bool(quorum.noted(node_id, SnapshotLoaded)))
+        await quorum.until(lambda: bool(quorum.emitted(node_id, SnapshotLoaded)))
         back = quorum.running[node_id]
         await quorum.until(lambda: back.raft.applied_end_offset >= (leader.raft.high_watermark or 0) - 1)
         assert back.ledger.state.producer_ids.next_producer_id == 1000
@@ -247,8 +249,8 @@ async def test_a_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path
         assert len(oldest) == len("00000000000000000042-0000000003.checkpoint")
 
 
-async def test_after_a_restart_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
-    """All of them begin with their own snapshots, and know what was answered before."""
+async def test_after_a_restart_a_snapshot_replaces_the_earlier_log(tmp_path: Path) -> None:
+    """All of them load their own snapshots, and have everything that was answered before."""
     async with running_quorum(tmp_path, **SMALL_LOGS) as quorum:
         await with_snapshots(quorum)
         for node_id in IDS:
@@ -260,8 +262,8 @@ async def test_after_a_restart_a_snapshot_stands_for_the_log_before_it(tmp_path:
         assert leader.ledger.state.cluster.broker(1) is not None
 
 
-async def test_a_piece_of_a_snapshot_is_where_it_was_asked_for(tmp_path: Path) -> None:
-    """FetchSnapshot: size and position; what is not there is refused as a whole. Others' partitions may stand beside."""
+async def test_snapshot_chunk_is_read_at_the_requested_position(tmp_path: Path) -> None:
+    """FetchSnapshot: size and position; an invalid request is rejected as a whole. Other topics may be in it."""
     async with running_quorum(tmp_path, **SMALL_LOGS) as quorum:
         leader = await with_snapshots(quorum)
         latest = leader.raft.quorum.log.latest_snapshot
@@ -302,8 +304,8 @@ async def test_a_piece_of_a_snapshot_is_where_it_was_asked_for(tmp_path: Path) -
                 assert (refused.error_code, refused.topics) == (error, [])
 
 
-async def test_who_fetches_gets_no_more_at_once_than_is_set(tmp_path: Path) -> None:
-    """controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes (KIP-1219): one batch in any case."""
+async def test_fetch_responses_respect_the_configured_size(tmp_path: Path) -> None:
+    """controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes (KIP-1219): at least one batch."""
     small = {"controller_quorum_fetch_max_bytes": "1", "controller_quorum_fetch_snapshot_max_bytes": "40"}
     async with running_quorum(tmp_path, **SMALL_LOGS, **small) as quorum:
         leader = await with_snapshots(quorum)
@@ -312,13 +314,13 @@ async def test_who_fetches_gets_no_more_at_once_than_is_set(tmp_path: Path) -> N
         for path in quorum.log_directory(node_id).iterdir():
             path.unlink(missing_ok=True)
         await quorum.start(node_id)
-        await quorum.until(lambda: bool(quorum.noted(node_id, SnapshotLoaded)))
+        await quorum.until(lambda: bool(quorum.emitted(node_id, SnapshotLoaded)))
         back = quorum.running[node_id]
         await quorum.until(lambda: back.raft.applied_end_offset >= (leader.raft.high_watermark or 0) - 1)
         async with connected(leader.addresses["CONTROLLER"]) as reader:
             epoch = {"leader_epoch": leader.raft.leader_epoch}
             records: bytes | memoryview | None = None
-            while not records:  # the log may begin behind a later snapshot before the question is there
+            while not records:  # the log may begin behind a later snapshot before the request arrives
                 start = leader.raft.quorum.log.earliest_snapshot
                 assert start is not None
                 records = metadata_partition(await reader.fetch(start.end_offset, last_epoch=start.epoch, max_wait_ms=500, **epoch)).records
@@ -328,7 +330,7 @@ async def test_who_fetches_gets_no_more_at_once_than_is_set(tmp_path: Path) -> N
 
 
 async def one_with_snapshots(tmp_path: Path) -> Quorum:
-    """Leave the directory of a controller whose log begins behind its first record; nobody runs any more."""
+    """Leave the directory of a controller whose log begins behind its first record; no controller is running."""
     async with running_quorum(tmp_path, **SMALL_LOGS) as quorum:
         await with_snapshots(quorum)
     return quorum
@@ -342,8 +344,8 @@ async def one_with_snapshots(tmp_path: Path) -> Quorum:
         (lambda directory: (directory / "quorum-state").write_text("{"), "quorum-state cannot be read"),
     ],
 )
-async def test_a_directory_that_cannot_be_believed_is_refused_in_one_line(tmp_path: Path, harm: object, complaint: str) -> None:
-    """Nobody votes or leads with less than it once acknowledged."""
+async def test_inconsistent_directory_is_rejected_in_one_line(tmp_path: Path, harm: object, complaint: str) -> None:
+    """A node must not vote or lead with less than it has acknowledged."""
     quorum = await one_with_snapshots(tmp_path)
     harm(quorum.log_directory(101))  # type: ignore[operator]
     with pytest.raises(ConfigError, match=complaint) as refused:
@@ -351,8 +353,8 @@ async def test_a_directory_that_cannot_be_believed_is_refused_in_one_line(tmp_pa
     assert "\n" not in str(refused.value)
 
 
-async def test_a_damaged_snapshot_is_left_out_where_the_log_says_as_much(tmp_path: Path) -> None:
-    """The log was not cut behind it yet, so nothing is lost."""
+async def test_damaged_snapshot_is_ignored_if_the_log_still_has_its_records(tmp_path: Path) -> None:
+    """The log was not truncated behind it yet, so nothing is lost."""
     async with running_quorum(tmp_path, metadata_log_max_record_bytes_between_snapshots="400") as quorum:
         async with quorum.broker() as broker:
             await broker.allocate()
@@ -363,13 +365,13 @@ async def test_a_damaged_snapshot_is_left_out_where_the_log_says_as_much(tmp_pat
             path.write_bytes(path.read_bytes()[:-1])
         await quorum.start()
         await quorum.leader()
-        assert quorum.noted(101, DiskFailed)
+        assert quorum.emitted(101, DiskFailed)
         await quorum.until(lambda: quorum.running[101].ledger.state.producer_ids.next_producer_id == 1000)
 
 
 @pytest.mark.parametrize("is_truncated", [True, False])
-async def test_a_log_that_lost_what_was_flushed_is_refused(tmp_path: Path, is_truncated: bool) -> None:
-    """A tail that was never flushed is cut; damage before that would make the voter forget what it acknowledged."""
+async def test_log_that_lost_flushed_records_is_rejected(tmp_path: Path, is_truncated: bool) -> None:
+    """An unflushed tail is truncated; with earlier damage the voter would have lost what it acknowledged."""
     async with running_quorum(tmp_path) as quorum:
         await quorum.leader()
         await quorum.until(lambda: all(each.raft.log_end_offset >= 8 for each in quorum.running.values()))
@@ -384,13 +386,13 @@ async def test_a_log_that_lost_what_was_flushed_is_refused(tmp_path: Path, is_tr
         path.write_bytes(damaged)
         with pytest.raises(ConfigError, match=r"is damaged at offset .*, and was on disk up to"):
             await quorum.start(101)
-        assert path.read_bytes() == damaged, "what is left is not cut away: the disk may give the rest back"
+        assert path.read_bytes() == damaged, "the remains are not truncated: the disk may return the rest later"
         path.write_bytes(whole)
         await quorum.start(101)
 
 
-async def test_a_lost_quorum_state_is_made_again_from_the_log(tmp_path: Path) -> None:
-    """As in Kafka: the epoch of the last record is where it goes on."""
+async def test_lost_quorum_state_is_recreated_from_the_log(tmp_path: Path) -> None:
+    """As in Kafka: it continues with the epoch of the last record."""
     async with running_quorum(tmp_path) as quorum:
         await quorum.leader()
         quorum.abort(101)
@@ -401,8 +403,8 @@ async def test_a_lost_quorum_state_is_made_again_from_the_log(tmp_path: Path) ->
         assert quorum_state(quorum, 101)["leaderEpoch"] != -1
 
 
-async def test_what_is_left_of_unfinished_and_deleted_snapshots_goes(tmp_path: Path) -> None:
-    """Kafka names them so that nobody takes them for whole ones."""
+async def test_leftovers_of_unfinished_and_deleted_snapshots_are_removed(tmp_path: Path) -> None:
+    """Kafka's names distinguish them from complete ones."""
     async with running_quorum(tmp_path, 101) as quorum:
         quorum.abort(101)
         left = [quorum.log_directory(101) / f"00000000000000000005-0000000001{suffix}" for suffix in ("-3.checkpoint.part", ".checkpoint.deleted")]

@@ -1,4 +1,4 @@
-"""A replica at work on a simulated disk: in which order it carries out what the rules want, and what it hands on.   Source: KafkaRaftClient."""
+"""A replica on a simulated disk: the order in which it executes effects, and what it passes on.   Source: KafkaRaftClient."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -34,13 +34,13 @@ OF_THREE = f"{ALONE},102@controller-102:9193,103@controller-103:9193"
 EPOCH = 5
 
 
-class Ears:
-    """Hears what a replica hands on, and does what a leader is to do: it notes both. `slowly` is awaited while committed batches are taken."""
+class Listener:
+    """Records the committed batches and leadership changes of a replica. `slowly` is awaited for committed batches."""
 
     def __init__(self) -> None:
         self.heard: list[RecordBatch] = []
         self.led: list[tuple[int, int]] = []
-        """(epoch, offset up to which everything was heard by then)."""
+        """(epoch, offset up to which everything was received by then)."""
         self.slowly: Callable[[], Coroutine[object, object, None]] | None = None
 
     @property
@@ -75,12 +75,12 @@ class Ears:
 
 
 class Lab:
-    """One replica on a host of its own. Use as a context manager; `up` in the host's process."""
+    """One replica on its own host. Use as a context manager; `up` in the host's process."""
 
     def __init__(self, voters: str, **settings: str) -> None:
         self.sim = Simulation(1)
         self.sim.add_host(HOST)
-        self.ears = Ears()
+        self.listener = Listener()
         config = controller_config(HOST, 9193, controller_quorum_voters=voters, **settings)
         self.shell = NodeShell(self.sim.world_of(HOST), config, lambda: self.raft.abort())
         self.raft = RaftNode(
@@ -88,8 +88,8 @@ class Lab:
             directory_id=bytes(16),
             own_versions={},
             settings=RaftSettings(),
-            listener=self.ears,
-            duties=self.ears,  # type: ignore[arg-type]
+            listener=self.listener,
+            duties=self.listener,  # type: ignore[arg-type]
         )
 
     def __enter__(self) -> "Lab":
@@ -98,12 +98,12 @@ class Lab:
     def __exit__(self, *trouble: object) -> None:
         self.sim.close()
 
-    def run(self, story: Coroutine[object, object, object]) -> None:
-        """Play a story in the process of the replica."""
-        self.sim.run_until(self.sim.spawn(HOST, story))
+    def run(self, program: Coroutine[object, object, object]) -> None:
+        """Run a coroutine in the process of the replica."""
+        self.sim.run_until(self.sim.spawn(HOST, program))
 
     async def up(self, *before: bytes) -> RaftNode:
-        """Bring the replica up, on a log that has these batches already."""
+        """Start the replica on a log that already has these batches."""
         if before:
             store = MetadataStore(self.shell.world, self.shell.config, has_recovery_point=True)
             await store.load(static_voters(self.shell.config))
@@ -126,7 +126,7 @@ class Lab:
         return raft
 
     async def pass_ms(self, milliseconds: int) -> None:
-        """Let others do something."""
+        """Yield for a while."""
         await asyncio.sleep(milliseconds / 1000)
 
 
@@ -150,27 +150,27 @@ def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging:
     raft.run()
 
 
-def test_nothing_is_handed_on_before_it_is_committed() -> None:
-    """Neither what was found on the disk, nor what the leader sent, until it says up to where it is."""
+def test_only_committed_records_are_passed_on() -> None:
+    """Neither records found on disk nor those sent by the leader, until its high watermark covers them."""
     with Lab(OF_THREE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower(batch(0), batch(1))
             answer(raft, batch(2, EPOCH), batch(3, EPOCH), high_watermark=1)
             await lab.pass_ms(100)
-            assert lab.ears.end_offset == 1
+            assert lab.listener.end_offset == 1
             answer(raft, high_watermark=3)
             await lab.pass_ms(100)
-            assert lab.ears.end_offset == 3
+            assert lab.listener.end_offset == 3
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_what_was_cut_is_not_handed_on_though_it_was_at_hand() -> None:
-    """Other records stand in its place by the time they are committed."""
+def test_truncated_records_are_not_passed_on_though_cached() -> None:
+    """Other records have replaced them by the time they are committed."""
     with Lab(OF_THREE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower()
             answer(raft, batch(0, 4, b"cut"), batch(1, 4, b"cut"))
             await lab.pass_ms(100)
@@ -180,51 +180,51 @@ def test_what_was_cut_is_not_handed_on_though_it_was_at_hand() -> None:
             await lab.pass_ms(100)
             answer(raft, high_watermark=2)
             await lab.pass_ms(100)
-            assert [record.value for each in lab.ears.heard for record in each.records()] == [b"kept", b"kept"]
+            assert [record.value for each in lab.listener.heard for record in each.records()] == [b"kept", b"kept"]
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_a_leader_has_read_all_that_is_committed_before_it_acts() -> None:
-    """The log is handed on in pieces; the last of them first of all must have come."""
+def test_leader_becomes_active_after_reading_all_committed_records() -> None:
+    """The log is passed on in pieces; the last of them must be included."""
     count = 4
     large = [batch(offset, 1, b"x" * (APPLY_BYTES // 2)) for offset in range(count)]
     with Lab(ALONE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             await lab.up(*large)
             await lab.pass_ms(3000)
-            assert [end_offset >= count for _, end_offset in lab.ears.led] == [True]
+            assert [end_offset >= count for _, end_offset in lab.listener.led] == [True]
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_who_leads_no_more_by_the_time_it_could_act_does_not() -> None:
-    """It hears of another epoch while it still reads what is committed, and is told so only when its own state is durable."""
+def test_former_leader_does_not_become_active() -> None:
+    """It receives a later epoch while it still reads committed records, and the notification comes only when its own state is durable."""
     with Lab(ALONE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up(batch(0))
 
             async def lose() -> None:
                 raft.quorum.become_unattached(raft.quorum.epoch + 1, raft.now_ms())
 
-            lab.ears.slowly = lose
-            while not lab.ears.heard:
+            lab.listener.slowly = lose
+            while not lab.listener.heard:
                 await lab.pass_ms(1)
             await lab.pass_ms(5)
-            assert lab.ears.led == []
+            assert lab.listener.led == []
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_a_flush_commits_what_was_written_before_it_and_no_more() -> None:
-    """A record that comes meanwhile has to wait for the next one."""
+def test_flush_commits_exactly_what_was_written_before_it() -> None:
+    """A record that arrives during the flush waits for the next one."""
     with Lab(ALONE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up()
-            while not lab.ears.led:
+            while not lab.listener.led:
                 await lab.pass_ms(10)
             seen: list[tuple[int | None, int]] = []
             flush = raft.store.flush
@@ -241,14 +241,14 @@ def test_a_flush_commits_what_was_written_before_it_and_no_more() -> None:
             (_, before) = seen[0]
             assert raft.quorum.log.flushed_end_offset == before
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_a_disk_that_refuses_a_flush_takes_the_node_down() -> None:
-    """What it had not flushed may be gone, whatever the next flush says."""
+def test_failed_flush_stops_the_node() -> None:
+    """Unflushed data may be lost, whatever the next flush returns."""
     with Lab(ALONE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up()
 
             async def refuse() -> int:
@@ -258,34 +258,34 @@ def test_a_disk_that_refuses_a_flush_takes_the_node_down() -> None:
             await raft.flush()
             assert isinstance(lab.shell.failure, OSError)
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_nobody_hears_of_a_state_that_is_not_on_the_disk() -> None:
-    """Of two states that are written one after the other the first may be passed over; not if somebody is answered in between."""
+def test_state_is_durable_before_it_is_announced() -> None:
+    """Of two consecutive states the first write may be skipped, unless a response was sent in between."""
     with Lab(OF_THREE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower()
-            told: list[int] = []
+            offsets: list[int] = []
 
             def tell(body: object) -> None:
-                told.append(parse_quorum_state(lab.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
+                offsets.append(parse_quorum_state(lab.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
 
             first, second = (QuorumState(leader_epoch=epoch, voted_id=101) for epoch in (8, 9))
             raft.quorum.effects += [do.Persist(first, 0), do.Reply(tell, None), do.Persist(second, 0), do.Persist(second, 0), do.Reply(tell, None)]  # type: ignore[arg-type]
             raft.run()
             await lab.pass_ms(200)
-            assert told == [8, 9]
+            assert offsets == [8, 9]
 
-        lab.run(story())
+        lab.run(program())
 
 
-def test_replicas_that_ask_the_same_are_told_how_it_is_now() -> None:
-    """An answer is built once for all of them, as long as nothing in it has changed: not the high watermark either."""
+def test_cached_fetch_response_is_always_current() -> None:
+    """A response is built once for all identical fetches while nothing in it has changed, including the high watermark."""
     with Lab(OF_THREE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower(batch(0), batch(1))
             fetches = WaitingFetches(raft)
             said = [fetches.give(17, 0, 7), fetches.give(17, 0, 8)]
@@ -298,15 +298,15 @@ def test_replicas_that_ask_the_same_are_told_how_it_is_now() -> None:
             said.append(fetches.give(17, 0, 7))
             assert len({each.rest for each in said}) == 4
 
-        lab.run(story())
+        lab.run(program())
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
-def test_no_snapshot_is_written_of_a_log_that_a_snapshot_of_the_leader_has_replaced(is_installed: bool) -> None:
-    """What was read so far is of a log that is gone."""
+def test_no_snapshot_is_written_of_a_log_replaced_by_the_leaders_snapshot(is_installed: bool) -> None:
+    """The records read so far belong to a log that no longer exists."""
     with Lab(OF_THREE) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower(no_op(0), no_op(1))
             answer(raft, high_watermark=2)
             await lab.pass_ms(100)
@@ -318,18 +318,20 @@ def test_no_snapshot_is_written_of_a_log_that_a_snapshot_of_the_leader_has_repla
             written = await Snapshotting(lab.shell, raft, Image).write()
             assert (written is None) is is_installed
 
-        lab.run(story())
+        lab.run(program())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize(("max_bytes", "stays"), [("0", 1), ("-1", 5)])
-def test_of_a_log_that_is_too_large_only_the_newest_snapshot_stays(count: int, max_bytes: str, stays: int) -> None:
-    """However many are too many; the others are set aside, and the log begins at the newest one.
-    Source: KafkaMetadataLog.maybeClean."""
+def test_only_the_newest_snapshot_of_an_oversized_log_is_kept(count: int, max_bytes: str, stays: int) -> None:
+    """However many there are; the others are deleted, and the log begins at the newest one.
+
+    Source: KafkaMetadataLog.maybeClean.
+    """
     retention = {"metadata_max_retention_bytes": max_bytes, "metadata_max_retention_ms": "-1"}
     with Lab(OF_THREE, **retention) as lab:
 
-        async def story() -> None:
+        async def program() -> None:
             raft = await lab.up_as_follower(*(no_op(offset) for offset in range(count)))
             snapshotting = Snapshotting(lab.shell, raft, MetadataImage)
             written = []
@@ -345,4 +347,4 @@ def test_of_a_log_that_is_too_large_only_the_newest_snapshot_stays(count: int, m
             assert found == [path_of(each) for each in kept]
             assert raft.quorum.log.start_offset == (kept[0].end_offset if len(kept) < count else 0)
 
-        lab.run(story())
+        lab.run(program())

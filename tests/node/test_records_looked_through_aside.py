@@ -1,6 +1,7 @@
-"""No client holds the loop by records that take long to look through, whichever request has them read: a thread does that.
+"""No client blocks the loop with records that take long to read, whichever request reads them: a thread does.
 
-A small block may hold very much. Each path that unpacks what a client wrote is asked with such a block, and with records that are many.
+A small block may decompress to very much. Each path that decompresses client data is tested with such a block, and with
+many records.
 """
 
 import asyncio
@@ -41,20 +42,20 @@ ROOM = {"max_message_bytes": str(16 << 20)}
 
 
 class Watch:
-    """Where blocks were unpacked and records built, and how many bytes that were at most."""
+    """Where blocks were decompressed and records built, and the maximum number of bytes."""
 
     def __init__(self) -> None:
         self.is_aside = False
         self.calls = 0
         self.seconds = 0.2
-        """How long a thread takes."""
+        """The time a thread takes."""
         self.on_loop_bytes = 0
         self.in_turn_bytes = 0
-        """The most that was unpacked in one turn of the loop."""
+        """The maximum decompressed in one turn of the loop."""
         self._this_turn_bytes = 0
 
     def saw(self, size_bytes: int) -> None:
-        """Note that so much was unpacked."""
+        """Count a decompression."""
         if not self.is_aside:
             self.on_loop_bytes = max(self.on_loop_bytes, size_bytes)
             if not self._this_turn_bytes:
@@ -71,7 +72,7 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """Watch each way to unpack a block, and `aside`."""
+    """Observe each way to decompress a block, and `aside`."""
     found = Watch()
     unpack, in_pieces, aside = blocks.unpack, blocks.unpack_in_pieces, SimulatedWorld.aside
 
@@ -106,7 +107,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def large(codec: Compression, count: int = COUNT, first: int = 0) -> bytes:
-    """Return a batch with little in it and much when it is unpacked."""
+    """Return a small batch that decompresses to much."""
     records = [Record(timestamp=NOW + index, key=b"key-%d" % (index + first), value=bytes(PLAIN_BYTES // count)) for index in range(count)]
     return build_batch(records, compression=codec)
 
@@ -118,8 +119,8 @@ def old(codec: Compression, count: int = COUNT) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_of_produce_is_unpacked_aside(watch: Watch, codec: Compression) -> None:
-    """And appended as it came."""
+def test_produce_batch_is_decompressed_in_a_thread(watch: Watch, codec: Compression) -> None:
+    """And appended unchanged."""
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", **ROOM))
         row = cluster.run(lambda client: client.produce(large(codec)))
@@ -128,8 +129,8 @@ def test_a_batch_of_produce_is_unpacked_aside(watch: Watch, codec: Compression) 
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_a_message_set_of_produce_2_is_converted_aside(watch: Watch, codec: Compression) -> None:
-    """Its records get the offsets behind those that are there."""
+def test_produce_v2_message_set_is_converted_in_a_thread(watch: Watch, codec: Compression) -> None:
+    """Its records get the next offsets of the log."""
 
     async def twice(client: Client) -> list[tuple[int, int]]:
         answers = [await client.produce(old(codec), version=2, acks=1) for _ in range(2)]
@@ -144,8 +145,8 @@ def test_a_message_set_of_produce_2_is_converted_aside(watch: Watch, codec: Comp
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_is_rebuilt_in_the_codec_of_its_topic_aside(watch: Watch, codec: Compression) -> None:
-    """Its producer's own codec and none at all, too."""
+def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(watch: Watch, codec: Compression) -> None:
+    """From another codec, and from no compression."""
     kept = Compression.LZ4 if codec is not Compression.LZ4 else Compression.GZIP
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", compression_type=kept.name.lower(), **ROOM))
@@ -161,8 +162,8 @@ def test_a_batch_is_rebuilt_in_the_codec_of_its_topic_aside(watch: Watch, codec:
 
 
 @pytest.mark.parametrize("version", [2, 11])
-def test_records_are_judged_by_the_rules_that_hold_when_they_are_appended(watch: Watch, version: int) -> None:
-    """A topic that is compacted since a thread has looked at records takes none without a key."""
+def test_records_are_validated_by_the_config_at_append_time(watch: Watch, version: int) -> None:
+    """A topic that became compacted after a thread validated the records rejects those without a key."""
     watch.seconds = 5
     records = [Record(timestamp=NOW + index, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)]
     sent = build_batch(records, compression=Compression.GZIP)
@@ -199,8 +200,8 @@ def searching(timestamps: list[int], version: int = 7) -> Callable[[Client], Any
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_search_by_timestamp_unpacks_aside(watch: Watch, codec: Compression) -> None:
-    """It finds what a search on the loop finds, and other partitions of the request are answered as ever."""
+def test_search_by_timestamp_decompresses_in_a_thread(watch: Watch, codec: Compression) -> None:
+    """It finds what a search on the event loop finds, and other partitions of the request are answered normally."""
 
     async def fill(client: Client) -> None:
         for index in range(2):
@@ -216,8 +217,8 @@ def test_a_search_by_timestamp_unpacks_aside(watch: Watch, codec: Compression) -
     assert watch.calls == 2 and watch.on_loop_bytes <= LOOKED_THROUGH_BYTES_MAX
 
 
-def test_a_search_in_a_topic_that_goes_meanwhile_is_refused(watch: Watch) -> None:
-    """As one that comes after the deletion."""
+def test_search_in_a_topic_deleted_meanwhile_is_rejected(watch: Watch) -> None:
+    """Like one that arrives after the deletion."""
     watch.seconds = 5
 
     async def delete_meanwhile(client: Client) -> list[tuple[int, int, int]]:
@@ -235,8 +236,8 @@ def test_a_search_in_a_topic_that_goes_meanwhile_is_refused(watch: Watch) -> Non
         assert cluster.run(delete_meanwhile) == [(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1)]
 
 
-def test_a_search_goes_on_in_a_log_that_gets_segments_meanwhile(watch: Watch) -> None:
-    """Two batches claim younger records than they have; the record that is asked for comes while they are looked through."""
+def test_search_continues_in_a_log_that_rolls_segments_meanwhile(watch: Watch) -> None:
+    """Two batches claim later timestamps than they have; the matching record arrives while they are read."""
     claiming = b"".join(RecordBatch(large(Compression.GZIP)).with_max_timestamp(0, 0, TimestampType.CREATE_TIME, NOW + 10_000))
     watch.seconds = 5
 
@@ -254,14 +255,14 @@ def test_a_search_goes_on_in_a_log_that_gets_segments_meanwhile(watch: Watch) ->
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", segment_bytes="30000", **ROOM))
         found = cluster.run(produce_meanwhile)
-        assert found in ([(0, 2 * COUNT + 1, NOW + 5000)], [(0, -1, -1)])  # the end that was known when it was asked counts
+        assert found in ([(0, 2 * COUNT + 1, NOW + 5000)], [(0, -1, -1)])  # the end offset at the time of the request counts
     assert watch.calls >= 4
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_records_are_converted_for_old_consumers_aside(watch: Watch, codec: Compression, version: int) -> None:
-    """They get whole messages."""
+def test_records_are_down_converted_in_a_thread(watch: Watch, codec: Compression, version: int) -> None:
+    """Old consumers get whole messages."""
 
     async def fetch(client: Client) -> bytes:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 << 20)
@@ -279,8 +280,8 @@ def test_records_are_converted_for_old_consumers_aside(watch: Watch, codec: Comp
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_log_is_compacted_aside(watch: Watch, codec: Compression) -> None:
-    """What is left is what was there, each key once."""
+def test_log_is_compacted_in_a_thread(watch: Watch, codec: Compression) -> None:
+    """The result has the latest value of each key, once."""
 
     async def fill(client: Client) -> None:
         for _ in range(3):
@@ -294,21 +295,21 @@ def test_a_log_is_compacted_aside(watch: Watch, codec: Compression) -> None:
         )
         cluster.run(fill)
         watch.on_loop_bytes = 0
-        cluster.simulation.run_until(lambda: bool(cluster.noted(LogCleaned) or cluster.noted(CleaningFailed)), limit_s=60)
-        cleaned = cluster.noted(LogCleaned)[-1]
+        cluster.simulation.run_until(lambda: bool(cluster.emitted(LogCleaned) or cluster.emitted(CleaningFailed)), limit_s=60)
+        cleaned = cluster.emitted(LogCleaned)[-1]
         assert cleaned.kept_records < cleaned.read_records
     assert watch.on_loop_bytes == 0
 
 
 def lying() -> bytes:
-    """Return a batch of gzip that holds a megabyte and says that it holds a hundred bytes; its checksum is right."""
+    """Return a gzip batch that contains a megabyte but claims a hundred bytes; its checksum is valid."""
     honest = RecordBatch(build_batch([Record(timestamp=NOW, value=bytes(1 << 20))], compression=Compression.GZIP))
     body = bytes(honest.view()[HEADER_SIZE_BYTES:])
     return bytes(doctored(honest, records=body[:-4] + (100).to_bytes(4, "little")).view())
 
 
-def test_short_blocks_that_lie_about_their_size_are_unpacked_aside(watch: Watch) -> None:
-    """One is believed; many in one request are not, whatever they say."""
+def test_small_blocks_with_a_false_size_are_decompressed_in_a_thread(watch: Watch) -> None:
+    """One of them is trusted; many in one request are not, whatever size they claim."""
     records = lying()
     assert len(records) < BELIEVED_BYTES_MAX and produced_work(records)[0] < 200
     count = BELIEVED_BYTES_MAX // len(records) + 1
@@ -322,15 +323,15 @@ def test_short_blocks_that_lie_about_their_size_are_unpacked_aside(watch: Watch)
 
 
 def understating(max_timestamp: int = NOW) -> bytes:
-    """Return a sound batch of gzip that holds 3 MB and seems to hold nothing: its last member is empty, and only that one says its size."""
+    """Return a valid gzip batch that contains 3 MB but appears to be empty: its last member is empty, and only that one has a size."""
     honest = RecordBatch(build_batch([Record(timestamp=NOW, key=b"key", value=bytes(PLAIN_BYTES))], compression=Compression.GZIP))
     body = bytes(honest.view()[HEADER_SIZE_BYTES:]) + gzip.compress(b"")
     padded = RecordBatch(bytes(doctored(honest, records=body).view()))
     return b"".join(padded.with_max_timestamp(0, 0, TimestampType.CREATE_TIME, max_timestamp))
 
 
-def test_a_search_believes_only_so_many_short_blocks_in_a_turn(watch: Watch) -> None:
-    """Each of them claims a younger record than it has, so that all are looked through."""
+def test_search_trusts_a_limited_number_of_small_blocks_per_turn(watch: Watch) -> None:
+    """Each of them claims a later timestamp than it has, so that all are read."""
     records, count = understating(NOW + 10_000), 10
     assert count * len(records) > 3 * BELIEVED_BYTES_MAX and produced_work(records)[0] < 200
 
@@ -346,8 +347,8 @@ def test_a_search_believes_only_so_many_short_blocks_in_a_turn(watch: Watch) -> 
     assert PLAIN_BYTES < watch.in_turn_bytes <= BELIEVED_BYTES_MAX * blocks.GZIP_RATIO_MAX
 
 
-def test_a_cleaner_lets_others_in_between_short_blocks() -> None:
-    """It looks through no more of them in a turn of the loop than are believed together."""
+def test_cleaner_yields_between_small_blocks() -> None:
+    """Per turn of the event loop it reads no more of them than the trusted number."""
     found = RecordBatch(understating())
     turns = 0
     looked_in_turn: dict[int, int] = {}
@@ -375,8 +376,8 @@ def test_a_cleaner_lets_others_in_between_short_blocks() -> None:
     assert max(looked_in_turn.values()) <= BELIEVED_BYTES_MAX + found.size_bytes
 
 
-def test_work_is_estimated_by_the_number_of_records_too() -> None:
-    """A batch whose header names a million records has room for them, whatever it says of its size."""
+def test_work_estimate_includes_the_number_of_records() -> None:
+    """A batch whose header claims a million records may contain them, whatever its size."""
     many = build_batch([Record(timestamp=NOW) for _ in range(200_000)])
     held, walked = produced_work(many)
     assert held == len(many) and walked > WALKED_BYTES_MAX
@@ -388,8 +389,8 @@ def test_work_is_estimated_by_the_number_of_records_too() -> None:
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_work_of_messages_is_that_of_what_they_wrap(codec: Compression) -> None:
-    """Also where the wrapper is not the first one."""
+def test_work_estimate_of_messages_includes_wrapped_ones(codec: Compression) -> None:
+    """Also if the wrapper is not the first message."""
     wrapper = old(codec)
     assert batch_work(open_batch(wrapper)) >= PLAIN_BYTES
     plain = build_message_set([Record(offset=0, timestamp=NOW, value=b"v")], magic=1)

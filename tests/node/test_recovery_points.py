@@ -1,4 +1,5 @@
-"""What a broker says of its logs for the case that it is killed: it never says more than is true, and never of a log that is another one by now.
+"""What a broker stores about its logs in case it is killed: never more than is true, and never about a log that has
+been replaced.
 
 Source: kafka.log.LogManager.{truncateTo, asyncDelete, checkpointRecoveryOffsetsInDir}.
 """
@@ -24,13 +25,13 @@ T = ("t", 0)
 
 
 def said(cluster: Cluster, file: str, broker: str = "broker-1") -> dict[tuple[str, int], int]:
-    """Return what a checkpoint file says."""
+    """Return the contents of a checkpoint file."""
     disk = cluster.simulation.world_of(broker).disk
     return dict(parse_offset_checkpoint(disk.read(file), file)) if disk.exists(file) else {}
 
 
-def test_a_cut_takes_back_what_was_said_to_be_durable() -> None:
-    """Otherwise what is written in place of the end would pass for flushed, and nobody would look at it after a power loss."""
+def test_truncation_lowers_the_recovery_point() -> None:
+    """Otherwise records written after it would count as flushed, and not be verified after a power loss."""
     with running_cluster(2, log_flush_interval_messages="1", log_flush_offset_checkpoint_interval_ms="1000") as cluster:
 
         async def write(client: Client) -> None:
@@ -59,8 +60,8 @@ def leading(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_what_was_said_of_a_topic_does_not_hold_for_the_next_one_of_its_name(is_restarted: bool) -> None:
-    """It was deleted and made anew between two checkpoints, and the broker was killed: nothing of the new log is skipped."""
+def test_recovery_point_does_not_apply_to_a_recreated_topic(is_restarted: bool) -> None:
+    """It was deleted and created again between two checkpoints, and the broker was killed: the whole new log is verified."""
     with running_cluster(log_flush_offset_checkpoint_interval_ms="8000") as cluster:
 
         async def create(client: Client) -> bytes:
@@ -98,8 +99,8 @@ def test_what_was_said_of_a_topic_does_not_hold_for_the_next_one_of_its_name(is_
 
 @pytest.mark.parametrize("becomes_uncompacted", [False, True])
 @pytest.mark.parametrize("at", range(5, 100, 5))
-def test_a_broker_that_is_killed_while_it_cleans_keeps_what_is_left(at: int, becomes_uncompacted: bool) -> None:
-    """The holes that cleaning leaves are none that a power loss has made, and nobody has another copy."""
+def test_broker_killed_during_cleaning_keeps_the_remaining_records(at: int, becomes_uncompacted: bool) -> None:
+    """The gaps left by cleaning are not those of a power loss, and there is no other replica."""
     with running_cluster(log_cleaner_backoff_ms="1000", log_flush_offset_checkpoint_interval_ms="1000000") as cluster:
 
         async def create(client: Client) -> bytes:
@@ -126,7 +127,7 @@ def test_a_broker_that_is_killed_while_it_cleans_keeps_what_is_left(at: int, bec
         if cluster.brokers:
             if becomes_uncompacted:
                 cluster.run(alter)
-            assert cluster.noted(LogCleaned)
+            assert cluster.emitted(LogCleaned)
             cluster.kill("broker-1")
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
@@ -136,8 +137,8 @@ def test_a_broker_that_is_killed_while_it_cleans_keeps_what_is_left(at: int, bec
         assert last == {b"key-0": 57, b"key-1": 58, b"key-2": 59}
 
 
-def test_a_directory_writes_what_is_known_when_it_is_its_turn(make_world: MakeWorld) -> None:
-    """A recovery point that was taken back while another checkpoint was under way stays taken back."""
+def test_directory_checkpoint_writes_the_latest_recovery_points(make_world: MakeWorld) -> None:
+    """A recovery point lowered during another checkpoint stays lowered."""
 
     async def work() -> None:
         home = LogDirectory("/", make_world(), bytes(16))

@@ -1,4 +1,4 @@
-"""Whatever a node serves it can also refuse: in every version that is offered, in the form of each API, and with the error that was meant."""
+"""A node can reject whatever it serves: in every offered version, in the format of each API, and with the intended error."""
 
 import random
 from typing import Any
@@ -19,8 +19,8 @@ from protocol.requests import RequestHead, decode_response, response_chunks
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 
 SIZE_BYTES = 4
-TELLS_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
-"""Older answers have no place for an error of the whole request, and Kafka leaves it out (KIP-827)."""
+REPORTS_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
+"""Older responses have no top-level error, and Kafka omits it (KIP-827)."""
 CONTROLLER_HANDLERS: tuple[Handler[Any], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
 SERVED = [
     pytest.param(handler, ranges[handler.key], id=f"{kind} {handler.key.name}")
@@ -34,13 +34,13 @@ SERVED = [
 
 
 class Connection:
-    """As much of a connection as a refusal looks at: delegation tokens name who asked."""
+    """The parts of a connection that an error response uses: delegation tokens name the requester."""
 
     principal = ANONYMOUS
 
 
 def errors_in(message: Any) -> set[int]:
-    """Every error code in a message, wherever it stands."""
+    """Every error code in a message, at any depth."""
     found: set[int] = set()
     for name in type(message).__slots__:
         value = getattr(message, name)
@@ -53,7 +53,7 @@ def errors_in(message: Any) -> set[int]:
 
 
 def has_rows(request: Any, layout: StructureLayout) -> bool:
-    """Whether every list of a request, also inside of others, names something that could be refused by itself."""
+    """Whether every list of a request, also nested ones, names something that can fail by itself."""
     for field in layout.fields:
         if isinstance(field.type, ArrayLayout):
             rows = getattr(request, field.name)
@@ -66,21 +66,21 @@ def has_rows(request: Any, layout: StructureLayout) -> bool:
 
 
 @pytest.mark.parametrize(("handler", "range_"), SERVED)
-def test_every_refusal_can_be_read_and_says_why(handler, range_):
-    """Twenty arbitrary requests of each version; what is refused as a whole names no other error."""
-    dice = random.Random(int(handler.key)).randrange
+def test_every_error_response_is_readable_and_has_its_error(handler, range_):
+    """Twenty random requests of each version; a request rejected as a whole has no other error."""
+    rng = random.Random(int(handler.key)).randrange
     first, last = max(range_[0], versions_of(handler.key)[0]), min(range_[1], versions_of(handler.key)[1])
     for version in range(first, last + 1):
         layout = layout_of(request_class(handler.key), version)
         for _ in range(20):
-            body = example(layout, dice, unknown_tags=False)
+            body = example(layout, rng, unknown_tags=False)
             head = RequestHead(api_key=int(handler.key), api_version=version, correlation_id=7, client_id=None, body_position=0)
             answer = handler.refuse(Call(head, body, Connection()), ErrorCode.NOT_CONTROLLER)
             if isinstance(answer, Encoded | Closing | NoAnswer):
-                assert handler.key is ApiKey.PRODUCE, "nobody else may be left without a word"
+                assert handler.key is ApiKey.PRODUCE, "every other API must have a response"
                 continue
             frame = b"".join(response_chunks(int(handler.key), version, 7, answer))[SIZE_BYTES:]
             errors = errors_in(decode_response(int(handler.key), version, frame)[1])
             assert errors <= {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}
-            if has_rows(body, layout) and version >= TELLS_SINCE.get(handler.key, 0):
-                assert ErrorCode.NOT_CONTROLLER in errors, f"version {version}: {body} is refused without a word"
+            if has_rows(body, layout) and version >= REPORTS_SINCE.get(handler.key, 0):
+                assert ErrorCode.NOT_CONTROLLER in errors, f"version {version}: {body} is rejected without an error"

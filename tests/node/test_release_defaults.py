@@ -1,4 +1,4 @@
-"""A node runs with the defaults of its own release, whichever of the 21 that is."""
+"""A node uses the defaults of its own release, for each of the 21."""
 
 import pytest
 
@@ -33,33 +33,33 @@ OTHER_DEFAULTS = {
 """name -> why its value is not the text of the release's default."""
 
 
-def _config(line: str, **told: str) -> NodeConfig:
-    return NodeConfig.parse({**BROKER, "kraftsim.release": line, **told})
+def _config(line: str, **settings: str) -> NodeConfig:
+    return NodeConfig.parse({**BROKER, "kraftsim.release": line, **settings})
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_setting_with_effect_has_the_default_of_the_release(line: str) -> None:
-    """Giving each default of the release as a value changes nothing."""
+    """Setting each default of the release explicitly changes nothing."""
     tables = config_tables(line)
     defaults = {
         name: row.default
         for name in declared_keys() - OTHER_DEFAULTS.keys()
         if (row := tables.broker.get(name) or tables.internal.get(name)) is not None and row.default is not None
     }
-    own, told = _config(line), _config(line, **defaults)
-    wrong = [name for name in defaults if getattr(own, name.replace(".", "_")) != getattr(told, name.replace(".", "_"))]
+    own, explicit = _config(line), _config(line, **defaults)
+    wrong = [name for name in defaults if getattr(own, name.replace(".", "_")) != getattr(explicit, name.replace(".", "_"))]
     assert wrong == []
     assert len(defaults) > 50
 
 
-def test_every_setting_that_is_listed_differs_somewhere() -> None:
-    """Else it would be looked up for nothing."""
+def test_every_listed_setting_differs_in_some_release() -> None:
+    """Otherwise the lookup would be pointless."""
     for name in DEFAULTS_BY_RELEASE:
         values = {getattr(_config(line), name.replace(".", "_")) for line in LINES}
         assert len(values) > 1, name
 
 
-def test_what_is_given_counts_more_than_the_default_of_a_release() -> None:
+def test_explicit_value_overrides_the_default_of_a_release() -> None:
     """Also a value that is the default of 3.9."""
     assert _config("2.3").message_max_bytes == 1_000_012
     assert _config("2.3", **{"message.max.bytes": "1048588"}).message_max_bytes == 1_048_588
@@ -67,7 +67,7 @@ def test_what_is_given_counts_more_than_the_default_of_a_release() -> None:
 
 @pytest.mark.parametrize("line", [line for line in LINES if "group.consumer.migration.policy" in config_tables(line).broker])
 def test_parts_set_the_defaults_of_consumer_groups(line: str) -> None:
-    """The default of Kafka's table and what the coordinator of that release does are the same."""
+    """The defaults of Kafka's table match the behaviour of that release's coordinator."""
     defaults = {name: row.default for name, row in config_tables(line).broker.items()}
     config, parts = _config(line), Parts.for_release(release(line))
     assert group_settings(config, parts).consumer_migration_policy == defaults["group.consumer.migration.policy"]
@@ -77,7 +77,7 @@ def test_parts_set_the_defaults_of_consumer_groups(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told", "complaint"),
+    ("line", "settings", "complaint"),
     [
         ("3.9", {"consumer.session.timeout.ms": "60001"}, "session.timeout.ms must be less than or equals to group.consumer.max.session.timeout.ms"),
         ("3.9", {"consumer.heartbeat.interval.ms": "4999"}, "must be greater than or equals to group.consumer.min.heartbeat.interval.ms"),
@@ -91,14 +91,14 @@ def test_parts_set_the_defaults_of_consumer_groups(line: str) -> None:
         ("4.4", {"share.session.timeout.ms": "60001"}, "must be less than or equal to group.share.max.session.timeout.ms"),
     ],
 )
-def test_times_of_members_stay_in_their_bounds(line: str, told: dict[str, str], complaint: str) -> None:
-    """The rules and their words are those of GroupCoordinatorConfig of 3.9.1 and 4.4.0."""
+def test_member_timeouts_respect_their_bounds(line: str, settings: dict[str, str], complaint: str) -> None:
+    """The rules and messages are those of GroupCoordinatorConfig of 3.9.1 and 4.4.0."""
     with pytest.raises(ConfigError, match=complaint):
-        _config(line, **{f"group.{name}": value for name, value in told.items()})
+        _config(line, **{f"group.{name}": value for name, value in settings.items()})
 
 
-def test_wider_bounds_admit_more() -> None:
-    """The bound has an effect of its own, so that no warning says otherwise."""
+def test_wider_bounds_allow_more() -> None:
+    """The bound has an effect, so there must be no warning about it."""
     wider = {"group.consumer.max.session.timeout.ms": "90000", "group.consumer.session.timeout.ms": "60001"}
     assert _config("3.9", **wider).group_consumer_session_timeout_ms == 60_001
     assert keys_without_effect(wider) == []

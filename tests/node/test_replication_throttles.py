@@ -1,4 +1,4 @@
-"""Replicas that are moved are copied no faster than brokers and topics say, by whoever hands out and by whoever fetches (KIP-73)."""
+"""Replication throttles of reassigned replicas limit both leaders and followers, by broker and topic (KIP-73)."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SETTINGS = {"replica_fetch_backoff_ms": "100", "replica_fetch_max_bytes": "60000
 
 
 async def configure(client: Client, kind: int, name: str, **values: str) -> None:
-    """Set configurations of a topic or of a broker."""
+    """Set configs of a topic or of a broker."""
     configs = [AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value) for key, value in values.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
@@ -22,14 +22,14 @@ async def configure(client: Client, kind: int, name: str, **values: str) -> None
 
 
 async def move(client: Client, *replicas: int) -> None:
-    """Let the partition have other replicas."""
+    """Reassign the partition."""
     row = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=list(replicas))])
     answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=5000), 0)
     assert answer.responses[0].partitions[0].error_code == 0, answer
 
 
 def filled(cluster: Cluster) -> tuple[str, int, int]:
-    """Make a topic of a million bytes with one replica; return its leader, and the numbers of both brokers."""
+    """Create a topic of a million bytes with one replica; return its leader, and the numbers of both brokers."""
 
     async def fill(client: Client) -> None:
         await client.create_topic("t")
@@ -44,8 +44,8 @@ def filled(cluster: Cluster) -> tuple[str, int, int]:
     return leader, int(leader[-1]), 3 - int(leader[-1])
 
 
-def copied_in_seconds(cluster: Cluster, leader: str) -> float:
-    """Return after how many virtual seconds both replicas are in sync."""
+def replicated_in_seconds(cluster: Cluster, leader: str) -> float:
+    """Return the virtual seconds until both replicas are in sync."""
     began = cluster.simulation.loop.now_ns
 
     def is_in_sync() -> bool:
@@ -66,8 +66,8 @@ def copied_in_seconds(cluster: Cluster, leader: str) -> float:
         ("another partition", {"leader_replication_throttled_rate": RATE}, {"leader_replication_throttled_replicas": "1:1,1:2"}, (0, 2)),
     ],
 )
-def test_a_new_replica_gets_its_records_at_the_rate_that_is_set(holder, rates, replicas, seconds) -> None:
-    """A million bytes at 100,000 per second are ten seconds, more or less a window; without a limit they come at once."""
+def test_new_replica_is_throttled_to_the_configured_rate(holder, rates, replicas, seconds) -> None:
+    """A million bytes at 100,000 per second take ten seconds, plus or minus one window; without a throttle they arrive immediately."""
     with running_cluster(2, **SETTINGS) as cluster:
         leader, own, other = filled(cluster)
 
@@ -80,11 +80,11 @@ def test_a_new_replica_gets_its_records_at_the_rate_that_is_set(holder, rates, r
             cluster.run(lambda client, broker=broker: configure(client, BROKER_RESOURCE, str(broker), **rates), broker=f"broker-{broker}")  # type: ignore[misc]
         cluster.run(begin)
         at_least, at_most = seconds
-        assert at_least <= copied_in_seconds(cluster, leader) <= at_most, holder
+        assert at_least <= replicated_in_seconds(cluster, leader) <= at_most, holder
 
 
-def test_what_is_in_sync_is_not_held_back_and_what_is_taken_off_holds_no_longer() -> None:
-    """A rate that lets nothing through stops a new replica; without it the copy is whole at once, and set again it does not stop one in sync."""
+def test_in_sync_replica_is_not_throttled_and_a_removed_throttle_ends() -> None:
+    """A rate of nearly zero stops a new replica; without it replication completes at once, and set again it does not stop one in sync."""
     with running_cluster(2, **SETTINGS) as cluster:
         leader, own, other = filled(cluster)
 
@@ -104,7 +104,7 @@ def test_what_is_in_sync_is_not_held_back_and_what_is_taken_off_holds_no_longer(
         until_ns = cluster.simulation.loop.now_ns + 30 * 10**9
         cluster.simulation.run_until(lambda: cluster.simulation.loop.now_ns >= until_ns, limit_s=60)
         copy = cluster.brokers[f"broker-{other}"].partitions.find("t", 0)
-        assert copy is not None and copy.log.log_end_offset <= 4, "a fetch is let through when nothing counts, and then nothing for eleven seconds"
+        assert copy is not None and copy.log.log_end_offset <= 4, "one fetch passes while the rate is zero, and then none for eleven seconds"
         cluster.run(take_off)
-        assert copied_in_seconds(cluster, leader) < 3
+        assert replicated_in_seconds(cluster, leader) < 3
         cluster.run(write, broker=leader)

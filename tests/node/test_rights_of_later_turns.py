@@ -1,4 +1,4 @@
-"""What a guard takes out of a request stays out of it, also where its handler goes on in later turns of the loop, or decides a second time."""
+"""Entries removed by an authorizer check stay removed if the handler continues in later turns of the loop, or decides again."""
 
 from typing import Any
 
@@ -23,22 +23,22 @@ from protocol.messages.k37_create_partitions import (
 from protocol.requests import RequestHead
 from protocol.zookeeper.op_codes import ZookeeperError
 from tests.node.brokers import Client
-from tests.node.zookeeper_mode_lab import Lab, zookeeper_lab
+from tests.node.zookeeper_mode_lab import Lab, zookeeper_harness
 
 MINE, THEIRS = "mine", "theirs"
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROW = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None) for name in (MINE, THEIRS)], timeout_ms=5000)
 
 
-class Anybody:
-    """As much of a connection as a guard looks at."""
+class AnyClient:
+    """The parts of a connection that an authorizer check uses."""
 
     principal = Principal("User", "anybody")
     peer = "127.0.0.1:1"
 
 
 class Rights:
-    """Lets everybody change one topic; also as much of a node's shell as `guarded` looks at."""
+    """Allows every client to alter one topic; also the parts of a node that `guarded` uses."""
 
     def __init__(self) -> None:
         self.security = self
@@ -49,8 +49,8 @@ class Rights:
 
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
-def test_a_handler_that_goes_on_later_reads_what_the_guard_left(is_large: bool) -> None:
-    """And so does what refuses the request then: the answer names what was forbidden once."""
+def test_resumed_handler_uses_the_entries_that_were_authorized(is_large: bool) -> None:
+    """So does a later rejection: its response names each unauthorized entry once."""
     calls: list[Call] = []
     later = Deferred()
 
@@ -64,21 +64,21 @@ def test_a_handler_that_goes_on_later_reads_what_the_guard_left(is_large: bool) 
     table: GuardTable[Any] = GuardTable({ApiKey.CREATE_PARTITIONS: look_at_new_partitions}, {})
     (handler,) = guarded(Rights(), table, [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)])  # type: ignore[arg-type]
     head = RequestHead(int(ApiKey.CREATE_PARTITIONS), 3, 7, "test", 0)
-    connection: Any = Anybody()
+    connection: Any = AnyClient()
     call = LargeCall(head, GROW, connection, None) if is_large else Call(head, GROW, connection)
     answer = handler.handle(object(), call)
     assert isinstance(answer, Deferred)
     (given,) = calls
     assert [topic.name for topic in given.body.topics] == [MINE]
     assert (type(given), given.api_version, given.correlation_id, given.client_id) == (type(call), 3, 7, "test")
-    assert given.principal == Anybody.principal
+    assert given.principal == AnyClient.principal
     later.complete(refuse(given, ErrorCode.UNKNOWN_SERVER_ERROR))
     assert isinstance(answer.answer, CreatePartitionsResponse)
     assert [(row.name, row.error_code) for row in answer.answer.results] == [(MINE, ErrorCode.UNKNOWN_SERVER_ERROR), (THEIRS, FAILED)]
 
 
 def change_beside(lab: Lab) -> list[str]:
-    """Let ZooKeeper refuse the next write of the controller, as if somebody else had written the znode before."""
+    """Let ZooKeeper reject the next write of the controller, as if another client had written the znode before."""
     reign = lab.controller_of(lab.leader or "").reign
     assert reign is not None
     ledger: Any = reign.ledger
@@ -95,8 +95,8 @@ def change_beside(lab: Lab) -> list[str]:
     return refused
 
 
-def test_a_controller_in_zookeeper_mode_that_decides_again_keeps_to_the_rights_of_the_client() -> None:
-    """A write that ZooKeeper refuses because of another one is decided anew: not for the topics that the client may not touch."""
+def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
+    """A write that conflicts in ZooKeeper is decided again, but not for topics that the client may not access."""
     settings = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "allow_everyone_if_no_acl_found": "true"}
     rule = AclCreation(
         resource_type=AclResourceType.TOPIC,
@@ -107,7 +107,7 @@ def test_a_controller_in_zookeeper_mode_that_decides_again_keeps_to_the_rights_o
         operation=AclOperation.ALTER,
         permission_type=AclPermissionType.ALLOW,
     )
-    with zookeeper_lab(1, **settings) as lab:
+    with zookeeper_harness(1, **settings) as lab:
 
         async def prepare(client: Client) -> None:
             topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (MINE, THEIRS)]

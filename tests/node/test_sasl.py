@@ -1,4 +1,4 @@
-"""SASL in virtual time: nodes that authenticate to each other, and clients whose sessions end."""
+"""SASL in virtual time: nodes that authenticate to each other, and clients with expiring sessions."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ def in_cluster(cluster: Cluster, work):
     return result
 
 
-def test_brokers_that_authenticate_to_each_other_and_to_the_controller_replicate():
+def test_authenticated_brokers_and_controller_replicate():
     with running_cluster(2, **SETTINGS) as cluster:
 
         async def work() -> int:
@@ -62,7 +62,7 @@ def test_brokers_that_authenticate_to_each_other_and_to_the_controller_replicate
         assert in_cluster(cluster, work()) == 0
 
 
-def test_a_wrong_password_is_answered_after_100_ms():
+def test_wrong_password_is_answered_after_100_ms():
     with running_cluster(1, **SETTINGS) as cluster:
 
         async def work() -> float:
@@ -72,12 +72,12 @@ def test_a_wrong_password_is_answered_after_100_ms():
             return asyncio.get_running_loop().time() - begun
 
         assert 0.1 <= in_cluster(cluster, work()) < 0.2
-        (refused,) = cluster.noted(AuthenticationRefused)
+        (refused,) = cluster.emitted(AuthenticationRefused)
         assert (refused.sasl_mechanism, refused.listener) == ("PLAIN", "PLAINTEXT")
         assert "guess" not in refused.reason
 
 
-def test_a_session_that_is_over_ends_with_the_next_request_unless_the_client_authenticates_again():
+def test_expired_session_ends_with_the_next_request_unless_reauthenticated():
     with running_cluster(1, **SETTINGS, connections_max_reauth_ms="5000") as cluster:
 
         async def work() -> list[object]:
@@ -102,7 +102,7 @@ def test_a_session_that_is_over_ends_with_the_next_request_unless_the_client_aut
         assert in_cluster(cluster, work()) == expected
 
 
-def test_an_own_client_leaves_a_session_before_it_ends():
+def test_own_client_reconnects_before_its_session_expires():
     with running_cluster(1, **SETTINGS, connections_max_reauth_ms="5000") as cluster:
 
         async def work() -> list[bool]:

@@ -1,4 +1,4 @@
-"""The warning about settings without effect agrees with the code: what it names nothing reads, and all else is read."""
+"""The warning about settings without effect agrees with the code: the settings it names are never read, and all others are."""
 
 import ast
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ CHECKED_OR_DESCRIBED = (
     "node/config_meanings.py",
     "conformance/",
 )
-"""Files that name settings to check or to describe their values, and act by none of them."""
+"""Files that name settings only to validate or describe them."""
 OF_A_LISTENER = {"num.network.threads", "principal.builder.class", "sasl.jaas.config"}
-"""Names that code knows behind `listener.name.X.`; without the prefix nothing reads them."""
+"""Names used in the code with the prefix `listener.name.X.`; without it they are never read."""
 MISNAMED = (
     "log.dir",
     "log.local.retention.bytes",
@@ -59,7 +59,7 @@ MODULES = list(_modules())
 WARNED = {name for name in KEYS_WITHOUT_EFFECT if keys_without_effect({name: ""})}
 
 
-def test_no_setting_that_code_names_is_said_to_be_without_effect() -> None:
+def test_no_setting_used_in_code_is_listed_as_without_effect() -> None:
     named = {
         (node.value, module)
         for module, tree in MODULES
@@ -71,7 +71,7 @@ def test_no_setting_that_code_names_is_said_to_be_without_effect() -> None:
 
 
 @pytest.mark.parametrize("name", MISNAMED)
-def test_a_setting_that_changes_something_is_not_warned_about(name: str) -> None:
+def test_setting_with_an_effect_causes_no_warning(name: str) -> None:
     assert name in KEYS_WITHOUT_EFFECT | declared_keys()
     assert keys_without_effect({name: "1"}) == []
 
@@ -87,14 +87,14 @@ def test_a_setting_that_changes_something_is_not_warned_about(name: str) -> None
         ("listener.name.plaintext.ssl.provider", True),
     ],
 )
-def test_a_setting_of_no_listener_of_the_node_is_warned_about(name: str, is_idle: bool) -> None:
-    """A misspelt listener would leave client certificates off, and nothing would say so."""
+def test_setting_of_an_unknown_listener_causes_a_warning(name: str, is_idle: bool) -> None:
+    """A misspelt listener would silently leave client certificates off."""
     node = {"listeners": "PLAINTEXT://h:1", "controller.listener.names": "CONTROLLER"}
     assert keys_without_effect({**node, name: "x"}) == ([name] if is_idle else [])
 
 
 def test_every_setting_with_effect_is_read_somewhere() -> None:
-    """A declared one as a field or a parameter; the others by their names; or by way of a topic's config."""
+    """A declared one as a field or a parameter; others by name; or through a topic's config."""
     read: set[str] = set()
     literals: set[str] = set()
     for module, tree in MODULES:
@@ -111,12 +111,12 @@ def test_every_setting_with_effect_is_read_somewhere() -> None:
         and each.metadata[NAME_KEY] not in topic_fallbacks()
     ]
     assert idle == []
-    bounds = {name for name in READ_BY_NAME if name.startswith("group.consumer.")}  # their names are put together
+    bounds = {name for name in READ_BY_NAME if name.startswith("group.consumer.")}  # their names are concatenated
     assert READ_BY_NAME - bounds - literals == set()
 
 
-def test_the_settings_with_effect_are_those_that_have_a_meaning() -> None:
-    """DescribeConfigs has one sentence for each of them but for TLS, and for no other."""
+def test_settings_with_effect_are_those_with_a_description() -> None:
+    """DescribeConfigs has a description for each of them except TLS, and for no other."""
     broker = (keys_in_effect() - TLS_KEYS) & KEYS_WITHOUT_EFFECT
     assert {name for name in broker if meaning_of(name) is None} == set()
     assert {name for name in WARNED if meaning_of(name) is not None} == set()

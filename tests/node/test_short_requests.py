@@ -1,7 +1,8 @@
-"""No short request holds the loop, however much it asks for: each array of each API names what is large at the node, again and again.
+"""No short request blocks the loop, however much it requests: each array of each API names large entities repeatedly.
 
-There are a group, a consumer group, a topic and a transactional id that have one name, many members, offsets, producers and partitions. Requests have
-fewer bytes than are served in slices for their size alone, and calls of functions are counted for each callback of the loop, as for large requests.
+A group, a consumer group, a topic and a transactional id share one name, with many members, offsets, producers and
+partitions. Requests have fewer bytes than are sliced for their size alone, and function calls are counted per callback
+of the loop, as for large requests.
 """
 
 import sys
@@ -37,14 +38,14 @@ MEMBERS: Final = 100
 ROWS: Final = 300
 CALLS_MAX: Final = 50_000
 """Of one callback: 5 to 12 ms."""
-ASKER: Final = "test"
+REQUESTER: Final = "test"
 NOT_SAID: Final = -1
 SLICE_OF_QUOTAS: Final = 500
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A broker that has much to tell of one name."""
+    """A broker with one name that stands for much data."""
     topics = {f"{kind}_{setting}": "1" for kind in ("offsets_topic", "transaction_state_log") for setting in ("num_partitions", "replication_factor")}
     with running_cluster(release_name="4.4", auto_create_topics_enable="false", transaction_state_log_min_isr="1", **topics) as running:
         running.run(lambda client: client.create_topic(TOPIC, PARTITIONS))
@@ -56,18 +57,18 @@ def cluster() -> Iterator[Cluster]:
 
 
 async def coordinators(client: Client) -> None:
-    """Have the topics of coordinators created."""
+    """Create the topics of coordinators."""
     for kind in (0, 1):
         await client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[TOPIC]))
 
 
 def leads_all(broker: Broker) -> bool:
-    """Tell whether the broker coordinates what the tests ask for."""
+    """Return whether the broker coordinates the ids of the test."""
     return not isinstance(broker.groups.coordinated(TOPIC), int) and not isinstance(broker.transactions.partitions.coordinated(TOPIC), int)
 
 
 def fill(broker: Broker) -> None:
-    """Let the one name stand for much."""
+    """Create much data under the one name."""
     groups, transactions = broker.groups.coordinated(TOPIC), broker.transactions.partitions.coordinated(TOPIC)
     hosted, topic = broker.partitions.find(TOPIC, 0), broker.image.topic(TOPIC)
     assert not isinstance(groups, int) and not isinstance(transactions, int) and hosted is not None and topic is not None
@@ -99,7 +100,7 @@ def fill(broker: Broker) -> None:
 
 
 def repeated(request: LargeRequest, count: int, *, of_all: bool) -> Message:
-    """Return a request that says the only entry of its array again and again; with `of_all`, fields of it that may be left out are."""
+    """Return a request that repeats the only entry of its array; with `of_all`, optional fields of it are omitted."""
     body: Any = request.of(1)
     at = body
     *outer, last = request.array.split(".")
@@ -122,12 +123,12 @@ def longest_of(cluster: Cluster, body: Message, version: int) -> int:
     work = Work()
 
     async def ask(client: Client) -> None:
-        connection = PeerConnection("broker-1", 9092, client_id=ASKER)
+        connection = PeerConnection("broker-1", 9092, client_id=REQUESTER)
         await connection.connect()
         try:
             await connection.request(body, api_version=version)
         except OSError:
-            pass  # the node has closed the connection: that is an answer, too
+            pass  # the node has closed the connection: that is a valid response, too
         finally:
             connection.close()
 
@@ -139,8 +140,8 @@ def longest_of(cluster: Cluster, body: Message, version: int) -> int:
     return work.longest
 
 
-def test_what_is_asked_for_again_and_again_does_not_hold_the_loop(cluster: Cluster) -> None:
-    """At the broker: whatever array a request has, and whatever API may come."""
+def test_repeated_short_requests_do_not_block_the_loop(cluster: Cluster) -> None:
+    """At the broker: for any array of a request, and any API."""
     faults = []
     for key, version in served(cluster, "broker-1", 9092).items():
         for request in every_array(key, version):
@@ -152,7 +153,7 @@ def test_what_is_asked_for_again_and_again_does_not_hold_the_loop(cluster: Clust
 
 
 def bodies(request: LargeRequest) -> Iterator[Message]:
-    """Yield a request with as many entries as are short, and what it is with as little said as may be; a short one of each first makes codecs."""
+    """Yield a request with as many short entries as fit, and its minimal form; a short one of each first creates codecs."""
     seen: list[Message] = []
     for of_all in (False, True):
         one = repeated(request, 1, of_all=of_all)
@@ -166,12 +167,12 @@ def bodies(request: LargeRequest) -> Iterator[Message]:
 
 
 def size_of(request: LargeRequest, body: Message) -> int:
-    """Return how many bytes a request has."""
-    return sum(map(len, request_chunks(request.api_key, request.version, 1, ASKER, body)))
+    """Return the number of bytes of a request."""
+    return sum(map(len, request_chunks(request.api_key, request.version, 1, REQUESTER, body)))
 
 
-def test_quotas_of_many_clients_are_told_in_slices(cluster: Cluster) -> None:
-    """No byte names them: who asks for no one in particular is told of all."""
+def test_quotas_of_many_clients_are_described_in_slices(cluster: Cluster) -> None:
+    """A few bytes request them all: an empty filter matches every entity."""
     quotas = cluster.brokers["broker-1"].image.registries.quotas
     longest = []
     for count in (SLICE_OF_QUOTAS, 4 * SLICE_OF_QUOTAS):
@@ -188,7 +189,7 @@ def test_quotas_of_many_clients_are_told_in_slices(cluster: Cluster) -> None:
     assert longest[1] < 2 * longest[0], longest
 
 
-def test_markers_in_a_short_request_are_written_in_slices(cluster: Cluster) -> None:
+def test_markers_of_a_short_request_are_written_in_slices(cluster: Cluster) -> None:
     """Four bytes name a partition to write to."""
     named = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
     longest = [

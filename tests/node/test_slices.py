@@ -1,4 +1,4 @@
-"""Large requests are served in slices: the answer is the one that the whole request would have got."""
+"""Large requests are served in slices: the response is that of the whole request."""
 
 import asyncio
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def offsets(*named: tuple[str, list[int]]) -> ListOffsetsRequest:
-    """Ask where partitions end."""
+    """Request the end offsets of partitions."""
     rows = [
         ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=each, timestamp=-1) for each in parts]) for name, parts in named
     ]
@@ -58,8 +58,8 @@ SPLIT = [
 
 
 @pytest.mark.parametrize("request_body", SPLIT, ids=[f"{type(each).__name__}-{index}" for index, each in enumerate(SPLIT)])
-def test_a_split_request_gets_the_answer_of_the_whole(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request_body: Message) -> None:
-    """What is named twice, or spoils the whole request, does so from another slice, too; a topic of many partitions stays one row."""
+def test_sliced_request_gets_the_response_of_the_whole(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request_body: Message) -> None:
+    """Duplicates and errors of the whole request also work across slices; a topic of many partitions stays one row."""
 
     async def ask(client: Client) -> Message:
         connection = PeerConnection("broker-1", BROKER_PORT, client_id="test")
@@ -75,8 +75,8 @@ def test_a_split_request_gets_the_answer_of_the_whole(cluster: Cluster, monkeypa
     assert cluster.run(ask) == whole
 
 
-def test_parts_have_few_entries_and_name_each_once() -> None:
-    """An entry that is large by itself is split, and its rows are one again."""
+def test_slices_have_few_entries_and_name_each_once() -> None:
+    """An entry that is large by itself is split, and its rows are merged again."""
     split = Slices(entries="topics", rows="topics", inner="partitions", inner_rows="partitions")
     body = offsets(("a", [0]), ("b", list(range(1200))), ("c", [0]))
     parts = split.split(body)
@@ -87,7 +87,7 @@ def test_parts_have_few_entries_and_name_each_once() -> None:
 
 
 @pytest.mark.parametrize("host", ["broker-1", CONTROLLER_HOST])
-def test_a_short_request_for_very_much_is_served_in_slices(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+def test_short_request_with_a_large_response_is_served_in_slices(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     """Two thousand times the settings of a broker are 600,000 rows, and fit into 16 KiB."""
     count = 200
     slices_seen: list[int] = []
@@ -114,15 +114,15 @@ def test_a_short_request_for_very_much_is_served_in_slices(cluster: Cluster, mon
     assert sum(slices_seen) == count and max(slices_seen) == 2
 
 
-def test_a_small_request_is_not_split() -> None:
-    """It is served as it came, and nothing is copied."""
+def test_small_request_is_not_split() -> None:
+    """It is served as it arrived, and nothing is copied."""
     body = offsets(("a", [0]))
     (part,) = Slices(entries="topics", rows="topics").split(body)
     assert part.body is body
 
 
-def test_a_handler_that_fails_in_a_later_slice_fails_the_request(cluster: Cluster) -> None:
-    """A marker without a producer: Kafka fails, and answers -1 for all."""
+def test_handler_that_fails_in_a_later_slice_fails_the_request(cluster: Cluster) -> None:
+    """A marker without a producer: Kafka fails, and returns -1 for all."""
 
     def marker(number: int) -> WritableTxnMarker:
         topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
@@ -134,8 +134,8 @@ def test_a_handler_that_fails_in_a_later_slice_fails_the_request(cluster: Cluste
     assert codes == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-def test_what_changes_between_two_steps_of_a_decision_is_seen_by_it(cluster: Cluster) -> None:
-    """Two clients make the same topic: one of them a thousand at once, which takes several turns of the controller's loop."""
+def test_decision_sees_changes_between_its_steps(cluster: Cluster) -> None:
+    """Two clients create the same topic: one of them a thousand at once, which takes several turns of the controller's loop."""
 
     def topics(*names: str) -> CreateTopicsRequest:
         rows = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]

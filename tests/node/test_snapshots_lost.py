@@ -1,6 +1,8 @@
-"""Producer snapshots by release, and logs that have lost them: what is read back, by what rule, and whom that forgets (KAFKA-15195).
+"""Producer snapshots by release, and logs that have lost them: what is replayed, by which rule, and which producers
+that forgets (KAFKA-15195).
 
-A table of what each start has to read is in `READ`; the rule that reads no further back than producer.id.expiration.ms stands beside the shipped one.
+`READ` has what each start must replay; the rule that replays no more than producer.id.expiration.ms is compared with
+the shipped one.
 """
 
 import asyncio
@@ -28,7 +30,7 @@ SMALL = SegmentSettings(segment_bytes=1000, index_interval_bytes=100)
 
 
 class CountsReplayed(ProducerStateManager):
-    """Knows how many batches it was shown."""
+    """Counts the replayed batches."""
 
     count = 0
 
@@ -70,14 +72,14 @@ class Log:
         self.state.apply(batch, offset)
 
     def fill(self, count: int) -> "Log":
-        """Let three producers take turns."""
+        """Let three producers alternate."""
         now_ms = self.world.clock.wall_ms()
         for index in range(count):
             self.write(index % 3, index // 3, now_ms)
         return self
 
     def stop(self, *, cleanly: bool = True) -> "Log":
-        """Stop in good order, or as a process that dies."""
+        """Stop cleanly, or like a killed process."""
         if cleanly:
             self.snapshots.take(self.state, self.log.log_end_offset)
             self.log.close()
@@ -102,8 +104,8 @@ def snapshot_files(directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(NewestSnapshots, 2), (ProducerSnapshots, 10)])
-def test_a_snapshot_is_written_at_each_roll_and_before_2_8_two_are_kept(make_world: MakeWorld, directory: Path, kind, kept: int, figures) -> None:
-    """TS-05: what 2.8 began is to keep them (KAFKA-9393)."""
+def test_snapshot_is_written_at_each_roll_and_two_are_kept_before_2_8(make_world: MakeWorld, directory: Path, kind, kept: int, figures) -> None:
+    """TS-05: 2.8 started to keep all of them (KAFKA-9393)."""
     opened = Log(make_world(), kind)
     while len(opened.log.base_offsets) < 11:
         opened.fill(1)
@@ -122,14 +124,12 @@ READ = {
     ("newest", False): (4, {0: 13, 1: 12, 2: 12}),
     ("none", False): (40, {0: 13, 1: 12, 2: 12}),
 }
-"""Which snapshots there are, and whether the broker was stopped in good order: how many of 40 batches are read, and whom it knows."""
+"""Which snapshots there are, and whether the broker stopped cleanly: how many of 40 batches are replayed, and the known producers."""
 
 
 @pytest.mark.parametrize(("there", "cleanly"), READ)
-def test_snapshots_make_a_start_short_and_without_any_a_clean_one_forgets_everybody(
-    make_world, directory: Path, there: str, cleanly: bool, figures
-) -> None:
-    """TS-07."""
+def test_snapshots_shorten_a_start_and_without_any_producers_are_lost(make_world, directory: Path, there: str, cleanly: bool, figures) -> None:
+    """TS-07: after a clean stop."""
     filled = Log(make_world()).fill(40)
     batches = filled.log.log_end_offset
     before = filled.stop(cleanly=cleanly)
@@ -154,7 +154,7 @@ def lose_snapshots(directory: Path) -> None:
 
 
 def read_back(make_world: MakeWorld, directory: Path, seed: int, *, cleanly: bool) -> tuple[int, int]:
-    """Play one log, compare both rules, and return how many batches the bounded one read, and of how many."""
+    """Run one log, compare both rules, and return how many batches the bounded one read, and of how many."""
     draw = Random(seed)
     world = make_world()
     now_ms = world.clock.wall_ms()
@@ -180,11 +180,11 @@ def read_back(make_world: MakeWorld, directory: Path, seed: int, *, cleanly: boo
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_who_reads_back_what_matters_only_knows_whom_the_whole_log_knows(make_world: MakeWorld, directory: Path, cleanly: bool, figures) -> None:
-    """TS-13, over 20 logs: most producers are idle for a while, times go forward, back, and ahead of the clock."""
+def test_bounded_replay_knows_the_producers_of_the_whole_log(make_world: MakeWorld, directory: Path, cleanly: bool, figures) -> None:
+    """TS-13, over 20 logs: most producers are idle for a while, timestamps go forward, back, and ahead of the clock."""
     logs = [read_back(make_world, directory, seed, cleanly=cleanly) for seed in range(LOGS)]
     read, batches = (sum(counts) for counts in zip(*logs, strict=True))
-    assert read < batches * 0.9, "else nothing was spared"
+    assert read < batches * 0.9, "otherwise nothing was saved"
     figures(
         logs=len(logs),
         batches=batches,
@@ -194,13 +194,13 @@ def test_who_reads_back_what_matters_only_knows_whom_the_whole_log_knows(make_wo
 
 @pytest.mark.parametrize("cleanly", [True, False])
 @pytest.mark.parametrize("seed", range(LOGS, LOGS + 2))
-def test_who_reads_back_what_matters_only_knows_whom_any_log_knows(make_world: MakeWorld, directory: Path, seed: int, cleanly: bool) -> None:
-    """The same, one log at a time, for `make more-seeds`."""
+def test_bounded_replay_knows_the_producers_of_any_log(make_world: MakeWorld, directory: Path, seed: int, cleanly: bool) -> None:
+    """The same, one log per run, for `make more-seeds`."""
     assert read_back(make_world, directory, seed, cleanly=cleanly)[0] > 0
 
 
-def test_who_has_a_transaction_open_for_longer_than_that_is_forgotten(make_world: MakeWorld, directory: Path) -> None:
-    """Nothing expires it, and the segments that begin it are not read: the bound of the proposal does not hold for it."""
+def test_producer_with_a_longer_open_transaction_is_forgotten(make_world: MakeWorld, directory: Path) -> None:
+    """It does not expire, and the segments where it begins are not read: the bound of the proposal does not hold for it."""
     world = make_world()
     now_ms = world.clock.wall_ms()
     opened = Log(world)
@@ -213,8 +213,8 @@ def test_who_has_a_transaction_open_for_longer_than_that_is_forgotten(make_world
     assert sorted(Log(make_world(), BoundedReplay).stop(cleanly=False).known()) == [2]
 
 
-def test_an_empty_snapshot_is_ten_bytes_at_the_next_segments_beginning_and_stays(make_world: MakeWorld, directory: Path, figures) -> None:
-    """TS-15: one that is not aligned with a segment is swept away when the log is loaded."""
+def test_empty_snapshot_has_ten_bytes_and_is_kept_at_a_segment_start(make_world: MakeWorld, directory: Path, figures) -> None:
+    """TS-15: one that is not aligned with a segment is deleted when the log is loaded."""
     opened = Log(make_world()).fill(40)
     base = opened.log.base_offsets[1]
     opened.snapshots.remove_at([base])
@@ -226,7 +226,7 @@ def test_an_empty_snapshot_is_ten_bytes_at_the_next_segments_beginning_and_stays
     assert size == 10
     again = Log(make_world())
     assert base in again.snapshots.offsets and stray not in snapshot_files(directory)
-    assert again.known() == {0: 13, 1: 12, 2: 12}, "a newer one says who is known"
+    assert again.known() == {0: 13, 1: 12, 2: 12}, "a newer one has the known producers"
     figures(
         empty_bytes=size,
         stray_is_kept=stray in snapshot_files(directory),

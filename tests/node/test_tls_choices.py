@@ -1,4 +1,4 @@
-"""Versions and ciphers of TLS are those that a listener's settings name; what is not known is refused in one line."""
+"""TLS versions and cipher suites are those of a listener's settings; an unknown one is rejected in one line."""
 
 import ssl
 
@@ -10,19 +10,19 @@ from kraftsim.node.security.tls_choices import check_principal_rules, choose_ver
 from tests.node.test_config import BROKER
 
 
-def config(**told: str) -> NodeConfig:
+def config(**settings: str) -> NodeConfig:
     prefix = "listener.name.plaintext.ssl."
-    return NodeConfig.parse({**BROKER, **{prefix + name.replace("_", "."): value for name, value in told.items()}})
+    return NodeConfig.parse({**BROKER, **{prefix + name.replace("_", "."): value for name, value in settings.items()}})
 
 
-def chosen(**told: str) -> ssl.SSLContext:
+def chosen(**settings: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    choose_versions_and_ciphers(context, config(**told), "PLAINTEXT")
+    choose_versions_and_ciphers(context, config(**settings), "PLAINTEXT")
     return context
 
 
 @pytest.mark.parametrize(
-    ("told", "complaint"),
+    ("settings", "complaint"),
     [
         ({"cipher_suites": "NONSENSE"}, "ssl.cipher.suites: NONSENSE of PLAINTEXT is not supported"),
         ({"cipher_suites": "TLS_RSA_WITH_ROT13"}, "ssl.cipher.suites: TLS_RSA_WITH_ROT13 of"),
@@ -30,14 +30,14 @@ def chosen(**told: str) -> ssl.SSLContext:
         ({"enabled_protocols": "TLSv1.2", "cipher_suites": "TLS_AES_128_GCM_SHA256"}, "no suite of PLAINTEXT fits"),
     ],
 )
-def test_what_is_not_known_is_refused(told: dict[str, str], complaint: str) -> None:
+def test_unknown_protocols_and_cipher_suites_are_rejected(settings: dict[str, str], complaint: str) -> None:
     """Apache Kafka 3.9.1: Unsupported CipherSuite: NONSENSE; Unsupported protocolTLSv9."""
     with pytest.raises(ConfigError, match=complaint):
-        chosen(**told)
+        chosen(**settings)
 
 
-def test_versions_and_suites_hold() -> None:
-    """Suites of TLS 1.2 alone leave no room for TLS 1.3, and the other way round."""
+def test_protocol_versions_and_cipher_suites_are_enforced() -> None:
+    """TLS 1.2 suites alone exclude TLS 1.3, and vice versa."""
     assert chosen().minimum_version == ssl.TLSVersion.TLSv1_2
     only = chosen(enabled_protocols="TLSv1.3")
     assert (only.minimum_version, only.maximum_version) == (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)
@@ -49,8 +49,8 @@ def test_versions_and_suites_hold() -> None:
     assert chosen(cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384").maximum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_rules_that_would_name_another_principal_are_refused() -> None:
-    """Only DEFAULT is built: the whole name in the certificate."""
+def test_principal_mapping_rules_other_than_default_are_rejected() -> None:
+    """Only DEFAULT is implemented: the distinguished name of the certificate."""
     check_principal_rules(config(principal_mapping_rules="DEFAULT"), "PLAINTEXT")
     with pytest.raises(ConfigError, match=r"ssl.principal.mapping.rules: only DEFAULT is supported, PLAINTEXT has 'RULE:"):
         check_principal_rules(config(principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/"), "PLAINTEXT")

@@ -1,4 +1,4 @@
-"""A topic's config is in effect on every broker, however it was set: its replicas go by it, and each broker describes it, in both modes."""
+"""A topic's config takes effect on every broker, however it was set: its replicas apply it, and each broker describes it, in both modes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -29,12 +29,12 @@ from protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.node.brokers import CONTROLLER_HOST, Client, batch, running_cluster
-from tests.node.zookeeper_mode_lab import SESSION_MS, zookeeper_lab
+from tests.node.zookeeper_mode_lab import SESSION_MS, zookeeper_harness
 
 KEY, VALUE, OTHER = "max.message.bytes", "60", "61"
 TOPIC = "t"
 HELD_BY_TWO = ([1, 2], [2, 1])
-"""Replicas of the two partitions: broker 3 holds none, and knows of the topic."""
+"""Replicas of the two partitions: broker 3 holds none, but knows the topic."""
 TIMEOUT_MS = 10_000
 SETTLE_S = 3
 MODES = ("KRaft", "ZooKeeper 2.7", "ZooKeeper 3.9")
@@ -42,7 +42,7 @@ MODES = ("KRaft", "ZooKeeper 2.7", "ZooKeeper 3.9")
 
 @dataclass
 class Brokers:
-    """Three brokers of either mode, and how they come and go."""
+    """Three brokers of either mode, and how they start and stop."""
 
     run: Callable[..., Any]
     running: dict[str, Broker]
@@ -51,7 +51,7 @@ class Brokers:
     restart: Callable[[str], None]
     fail_over: Callable[[], None]
     controller: Callable[[], str]
-    """A broker that takes requests for the controller."""
+    """A broker that accepts requests for the controller."""
 
     def ask(self, request: Any, broker: str | None = None, version: int | None = None) -> Any:
         async def ask(client: Client) -> Any:
@@ -82,7 +82,7 @@ class Brokers:
         assert [row.error_code for row in answer.responses] == [ErrorCode.NONE]
 
     def described(self) -> dict[str, tuple[str | None, int]]:
-        """Return what each broker describes: the value, and where it comes from."""
+        """Return what each broker describes: the value and its source."""
         resource = DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configuration_keys=[KEY])
         found = {}
         for name in sorted(self.running):
@@ -92,7 +92,7 @@ class Brokers:
         return found
 
     def in_effect(self) -> dict[tuple[str, int], int]:
-        """Return by which limit each replica goes."""
+        """Return the limit that each replica applies."""
         return {
             (name, hosted.partition): hosted.settings.rules.max_message_bytes
             for name, broker in sorted(self.running.items())
@@ -101,7 +101,7 @@ class Brokers:
         }
 
     def must_go_by(self, value: str, replicas: int = 4) -> None:
-        """Every broker describes the value, every replica goes by it, and every leader refuses."""
+        """Every broker describes the value, every replica applies it, and every leader rejects by it."""
         self.rest(SETTLE_S)
         source = ConfigSource.TOPIC_CONFIG
         assert self.described() == dict.fromkeys(sorted(self.running), (value, source))
@@ -142,7 +142,7 @@ def in_kraft() -> Iterator[Brokers]:
 
 @contextmanager
 def in_zookeeper_mode(release_name: str) -> Iterator[Brokers]:
-    with zookeeper_lab(3, release_name=release_name) as lab:
+    with zookeeper_harness(3, release_name=release_name) as lab:
 
         def rest(seconds: float) -> None:
             lab.simulation.run_until(asyncio.sleep(seconds), limit_s=seconds + 1)
@@ -168,26 +168,26 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
         yield running
 
 
-def test_a_config_given_with_create_topics_is_in_effect_everywhere(brokers: Brokers) -> None:
+def test_config_given_with_create_topics_applies_on_every_broker(brokers: Brokers) -> None:
     brokers.create(max_message_bytes=VALUE)
     brokers.must_go_by(VALUE)
 
 
-def test_a_config_set_by_alter_configs_is_in_effect_everywhere(brokers: Brokers) -> None:
+def test_config_set_by_alter_configs_applies_on_every_broker(brokers: Brokers) -> None:
     brokers.create(max_message_bytes=OTHER)
     brokers.replacing(VALUE)
     brokers.must_go_by(VALUE)
 
 
-def test_a_config_set_incrementally_is_in_effect_everywhere(brokers: Brokers) -> None:
+def test_config_set_incrementally_applies_on_every_broker(brokers: Brokers) -> None:
     brokers.create()
     brokers.incrementally(VALUE)
     brokers.must_go_by(VALUE)
 
 
 @pytest.mark.parametrize("later", ["broker-2", "broker-3"])
-def test_a_broker_started_later_goes_by_the_config(brokers: Brokers, later: str) -> None:
-    """Set while the broker was away: at creation, and by a later change."""
+def test_config_applies_on_a_broker_started_later(brokers: Brokers, later: str) -> None:
+    """Set while the broker was down: at creation, and by a later change."""
     brokers.create(max_message_bytes=OTHER)
     brokers.rest(SETTLE_S)
     brokers.kill(later)
@@ -196,7 +196,7 @@ def test_a_broker_started_later_goes_by_the_config(brokers: Brokers, later: str)
     brokers.must_go_by(VALUE)
 
 
-def test_a_config_holds_after_a_failover_of_the_controller(brokers: Brokers) -> None:
+def test_config_is_kept_after_a_controller_failover(brokers: Brokers) -> None:
     brokers.create(max_message_bytes=VALUE)
     brokers.fail_over()
     brokers.must_go_by(VALUE)
@@ -204,8 +204,8 @@ def test_a_config_holds_after_a_failover_of_the_controller(brokers: Brokers) -> 
     brokers.must_go_by(OTHER)
 
 
-def test_a_topic_of_the_same_name_has_its_own_configs(brokers: Brokers) -> None:
-    """What the deleted topic had is in effect no more, nor described."""
+def test_recreated_topic_has_its_own_configs(brokers: Brokers) -> None:
+    """Those of the deleted topic are neither effective nor described."""
     brokers.create(max_message_bytes=OTHER, retention_ms="1")
     brokers.rest(SETTLE_S)
     gone = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""The transaction coordinator on brokers, in virtual time: what it keeps through crashes, who takes over, and what happens in time.
+"""The transaction coordinator on brokers, in virtual time: its durable state, failover, and timeouts.
 
 Source: KIP-98; TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
 """
@@ -30,7 +30,7 @@ TOPIC_RESOURCE, SET = 2, 0
 
 
 async def patiently(ask: Callable[[], Awaitable[Any]], *may_pass: ErrorCode) -> Any:
-    """Ask until the answer is another one than those that pass."""
+    """Retry while the error is one of the transient ones."""
     while ErrorCode((answer := await ask()).error_code) in (*NOT_READY, *may_pass):
         await asyncio.sleep(0.05)
     return answer
@@ -38,14 +38,14 @@ async def patiently(ask: Callable[[], Awaitable[Any]], *may_pass: ErrorCode) -> 
 
 @dataclass(slots=True)
 class Producer:
-    """A producer with a transactional id, as it speaks to its coordinator."""
+    """A producer with a transactional id, as seen by its coordinator."""
 
     client: Client
     producer_id: int = -1
     epoch: int = -1
 
     async def init(self, *may_pass: ErrorCode, timeout_ms: int = 60_000) -> int:
-        """Ask for the next epoch, and return the error."""
+        """Request the next epoch, and return the error."""
         request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=timeout_ms)
         answer = await patiently(lambda: self.client.ask(request, 4), *may_pass)
         if not answer.error_code:
@@ -74,7 +74,7 @@ class Producer:
         return int((await self.client.ask(request, 3)).error_code)
 
     async def state(self) -> tuple[str, int, int]:
-        """Return state, producer id and epoch, as soon as somebody answers for the id."""
+        """Return state, producer id and epoch, once a coordinator answers for the id."""
 
         async def ask() -> Any:
             return (await self.client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states[0]
@@ -90,7 +90,7 @@ class Producer:
 
 
 async def coordinator_of(client: Client) -> int:
-    """Ask until there is one."""
+    """Retry until there is one."""
     return int((await patiently(lambda: client.ask(FindCoordinatorRequest(key=ID, key_type=TRANSACTION), 3))).node_id)
 
 
@@ -100,12 +100,12 @@ def found(cluster: Cluster, broker: str = "broker-1") -> str:
 
 
 def states(cluster: Cluster) -> list[tuple[str, int]]:
-    """The committed records of the id: state and epoch, whoever wrote them."""
-    return [(event.state, event.producer_epoch) for event in cluster.noted(TransactionStateChanged)]
+    """The committed records of the id: state and epoch, of any coordinator."""
+    return [(event.state, event.producer_epoch) for event in cluster.emitted(TransactionStateChanged)]
 
 
 def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Cluster:
-    """Let a producer do something with a single broker, which is its coordinator."""
+    """Run a producer with a single broker, which is its coordinator."""
     with running_cluster(1, **{**ALONE, **settings}) as cluster:
 
         async def begin(client: Client) -> None:
@@ -117,10 +117,10 @@ def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Clust
         return cluster
 
 
-# Alone -----------------------------------------------------------------------------------------------------------------------------------------
+# A single broker -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_asks_for_a_coordinator_has_the_log_made_with_kafkas_settings():
+def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings():
     with running_cluster(1, **ALONE) as cluster:
         assert found(cluster) == "broker-1"
         image = cluster.brokers["broker-1"].image
@@ -133,10 +133,10 @@ def test_whoever_asks_for_a_coordinator_has_the_log_made_with_kafkas_settings():
             "segment.bytes": "104857600",
             "unclean.leader.election.enable": "false",
         }
-        assert [(event.partition, event.coordinator_epoch) for event in cluster.noted(TransactionsLoaded)] == [(each, 0) for each in range(4)]
+        assert [(event.partition, event.coordinator_epoch) for event in cluster.emitted(TransactionsLoaded)] == [(each, 0) for each in range(4)]
 
 
-def test_a_transaction_goes_through_its_states_and_its_markers_are_written_before_it_is_over():
+def test_transaction_writes_its_markers_before_it_completes():
     async def work(producer: Producer) -> None:
         assert [await producer.init(), await producer.add(0, 2), await producer.end(commits=True)] == [0, 0, 0]
         await producer.reaches("CompleteCommit")
@@ -150,7 +150,7 @@ def test_a_transaction_goes_through_its_states_and_its_markers_are_written_befor
     assert kinds[2:6] == ["TransactionStateChanged", "MarkerAppended", "MarkerAppended", "TransactionStateChanged"]
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced():
+def test_timed_out_transaction_is_aborted_and_its_producer_fenced():
     async def work(producer: Producer) -> None:
         assert [await producer.init(timeout_ms=500), await producer.add(0)] == [0, 0]
         await asyncio.sleep(0.4)
@@ -161,10 +161,10 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced():
 
     cluster = alone(work, transaction_abort_timed_out_transaction_cleanup_interval_ms="1000")
     assert states(cluster) == [("Empty", 0), ("Ongoing", 0), ("PrepareAbort", 1), ("CompleteAbort", 1), ("Empty", 2)]
-    assert [(event.api, event.producer_epoch) for event in cluster.noted(ProducerFenced)] == [("ADD_PARTITIONS_TO_TXN", 0), ("END_TXN", 0)]
+    assert [(event.api, event.producer_epoch) for event in cluster.emitted(ProducerFenced)] == [("ADD_PARTITIONS_TO_TXN", 0), ("END_TXN", 0)]
 
 
-def test_an_id_that_nobody_uses_is_forgotten_and_begins_anew():
+def test_unused_transactional_id_expires_and_starts_over():
     async def work(producer: Producer) -> None:
         assert [await producer.init(), await producer.init()] == [0, 0]
         first = producer.producer_id
@@ -174,20 +174,20 @@ def test_an_id_that_nobody_uses_is_forgotten_and_begins_anew():
 
     settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
     cluster = alone(work, **settings)
-    assert [(event.transactional_id, event.producer_epoch) for event in cluster.noted(TransactionalIdExpired)] == [(ID, 1)]
+    assert [(event.transactional_id, event.producer_epoch) for event in cluster.emitted(TransactionalIdExpired)] == [(ID, 1)]
 
 
-def test_an_open_transaction_is_not_forgotten():
+def test_open_transaction_does_not_expire():
     async def work(producer: Producer) -> None:
         assert [await producer.init(), await producer.add(0)] == [0, 0]
         await asyncio.sleep(8)
         assert (await producer.state())[0] == "Ongoing"
 
     settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
-    assert alone(work, **settings).noted(TransactionalIdExpired) == []
+    assert alone(work, **settings).emitted(TransactionalIdExpired) == []
 
 
-def test_a_forgotten_id_stays_forgotten_after_a_restart():
+def test_expired_id_stays_expired_after_a_restart():
     settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
     with running_cluster(1, **ALONE, **settings) as cluster:
         found(cluster)
@@ -213,7 +213,7 @@ def test_a_forgotten_id_stays_forgotten_after_a_restart():
 
 
 async def set_min_isr(client: Client, count: int) -> None:
-    """Let the coordinator's log want so many replicas in sync."""
+    """Set min.insync.replicas of the coordinator's log."""
     rows = [AlterableConfig(name="min.insync.replicas", config_operation=SET, value=str(count))]
     resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="__transaction_state", configs=rows)
     answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
@@ -221,8 +221,8 @@ async def set_min_isr(client: Client, count: int) -> None:
     await asyncio.sleep(1)
 
 
-def test_a_fence_that_cannot_be_written_costs_no_epoch():
-    """KAFKA-9666: of five attempts only the one that is written raises the epoch; then 3.5 refuses what has too few in sync."""
+def test_failed_fencing_write_does_not_bump_the_epoch():
+    """KAFKA-9666: of five attempts only the written one bumps the epoch; 3.5 then rejects writes with too few in-sync replicas."""
     with running_cluster(1, release_name="3.5", **ALONE) as cluster:
 
         async def work(client: Client) -> None:
@@ -242,7 +242,7 @@ def test_a_fence_that_cannot_be_written_costs_no_epoch():
         assert states(cluster) == [("Empty", 0), ("Ongoing", 0), ("PrepareAbort", 1), ("CompleteAbort", 1), ("Empty", 2)]
 
 
-def test_an_end_that_cannot_be_completed_now_is_completed_later():
+def test_failed_completion_is_retried():
     with running_cluster(1, release_name="3.5", **ALONE) as cluster:
 
         async def work(client: Client) -> None:
@@ -252,7 +252,7 @@ def test_an_end_that_cannot_be_completed_now_is_completed_later():
             assert [await producer.init(), await producer.add(0)] == [0, 0]
             await set_min_isr(client, 2)
             assert await producer.end(commits=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (await producer.state())[0] == "Ongoing", "what is not written has not happened"
+            assert (await producer.state())[0] == "Ongoing", "an unwritten change has no effect"
             await set_min_isr(client, 1)
             assert await producer.end(commits=True) == 0
             await producer.reaches("CompleteCommit")
@@ -264,18 +264,18 @@ def test_an_end_that_cannot_be_completed_now_is_completed_later():
 
 
 def running_three() -> Any:
-    """Three brokers that soon notice when one is gone."""
+    """Three brokers that detect a failure quickly."""
     return running_cluster(3, **THREE)
 
 
 def leader_of(cluster: Cluster, topic: str = "t") -> str:
-    """Who leads the first partition of a topic."""
+    """The leader of the first partition of a topic."""
     registered = next(iter(cluster.brokers.values())).image.partition(topic, 0)
     assert registered is not None
     return f"broker-{registered.leader}"
 
 
-def test_only_the_leader_of_its_partition_answers_for_an_id():
+def test_only_the_leader_of_its_partition_serves_an_id():
     with running_three() as cluster:
         first = found(cluster)
 
@@ -287,7 +287,7 @@ def test_only_the_leader_of_its_partition_answers_for_an_id():
                 assert cluster.run(ask, name) == ErrorCode.NOT_COORDINATOR
 
 
-def test_two_who_ask_at_once_get_one_epoch_each():
+def test_two_concurrent_initialisations_get_different_epochs():
     with running_three() as cluster:
 
         async def work(client: Client) -> list[tuple[int, int]]:
@@ -301,7 +301,7 @@ def test_two_who_ask_at_once_get_one_epoch_each():
 
 
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"])
-def test_another_coordinator_goes_on_where_the_first_one_stopped(state):
+def test_new_coordinator_continues_where_the_former_one_stopped(state):
     with running_three() as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
@@ -331,12 +331,12 @@ def test_another_coordinator_goes_on_where_the_first_one_stopped(state):
                 await producer.reaches("CompleteCommit")
 
         cluster.run(after, second)
-        assert not cluster.noted(TransactionsUnloaded, second)
+        assert not cluster.emitted(TransactionsUnloaded, second)
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_what_is_decided_is_ended_by_whoever_coordinates_then(commits):
-    """The leader of the partition is away, so that the markers are not written when the coordinator falls; both come to an end later."""
+def test_decided_transaction_is_completed_by_the_next_coordinator(commits):
+    """The partition's leader is down, so the markers are not written when the coordinator fails; both happen later."""
     with running_three() as cluster:
         first = found(cluster)
         elsewhere = None
@@ -376,6 +376,6 @@ def test_what_is_decided_is_ended_by_whoever_coordinates_then(commits):
         second = found(cluster, third)
         cluster.run(lambda client: Producer(client).reaches(over), second)
         assert [state for state, _ in states(cluster)].count(over) == 1
-        markers = [event for event in cluster.noted(MarkerAppended, leader) if event.topic == elsewhere]
+        markers = [event for event in cluster.emitted(MarkerAppended, leader) if event.topic == elsewhere]
         assert [event.is_commit for event in markers] == [commits] * len(markers) and markers
-        assert markers[-1].coordinator_epoch > 0, "written by the one who took over"
+        assert markers[-1].coordinator_epoch > 0, "written by the new coordinator"

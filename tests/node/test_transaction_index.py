@@ -1,4 +1,4 @@
-"""Aborted transactions are found beside the segments that hold their markers, whatever becomes of the broker.
+"""Aborted transactions are indexed beside the segments of their markers, through all failures of the broker.
 
 Source: KIP-98, TransactionIndex, LogSegment.{recover,collectAbortedTxns}.
 """
@@ -37,7 +37,7 @@ SETTINGS = TopicSettings(rules=AppendRules(), segments=SMALL, retention=Retentio
 
 
 class Transactions:
-    """A log to which transactions are written, with its state and its snapshots."""
+    """A log with transactions, its state and its snapshots."""
 
     def __init__(self, world: World, recovery_point: int | None = None) -> None:
         self.now_ms = world.clock.wall_ms()
@@ -59,8 +59,10 @@ class Transactions:
         if aborted is not None:
             self.log.add_aborted(aborted)
 
-    def story(self) -> "Transactions":
-        """Two producers whose transactions overlap: that of 7 is aborted each time, that of 8 every other time; 9 leaves an empty one."""
+    def write_all(self) -> "Transactions":
+        """Two producers with overlapping transactions: those of 7 are always aborted, those of 8 every other time; 9
+        leaves an empty one.
+        """
         for turn in range(12):
             for producer_id in (7, 8):
                 self.add(make_batch(turn, producer_id=producer_id, timestamp=self.now_ms, transactional=True))
@@ -77,7 +79,7 @@ class Transactions:
         else:
             self.log.abort()
 
-    def told(self) -> list[tuple[int, int, int, int]]:
+    def index_entries(self) -> list[tuple[int, int, int, int]]:
         """Return (producer id, first offset, marker, last stable offset) of every aborted transaction."""
         found = self.log.aborted_between(0, self.log.log_end_offset)
         return [(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset) for each in found]
@@ -99,10 +101,10 @@ def index_files(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(directory.glob("*.txnindex"))}
 
 
-def test_each_aborted_transaction_is_indexed_where_its_marker_is(make_world: MakeWorld, directory: Path) -> None:
-    """With the last stable offset of that moment; not one without records, nor one that was committed."""
-    written = Transactions(make_world()).story()
-    assert written.told() == EXPECTED
+def test_each_aborted_transaction_is_indexed_in_its_markers_segment(make_world: MakeWorld, directory: Path) -> None:
+    """With the last stable offset at that time; not one without records, nor a committed one."""
+    written = Transactions(make_world()).write_all()
+    assert written.index_entries() == EXPECTED
     bases = written.log.base_offsets
     assert len(bases) >= 4
     for base, following in zip(bases, [*bases[1:], written.log.log_end_offset], strict=True):
@@ -111,11 +113,11 @@ def test_each_aborted_transaction_is_indexed_where_its_marker_is(make_world: Mak
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 60), (0, 1), (0, 2), (3, 4), (4, 5), (5, 6), (6, 10), (7, 31), (59, 60), (60, 60), (13, 14)])
-def test_a_reader_is_told_of_the_transactions_in_its_stretch(make_world: MakeWorld, first: int, end: int) -> None:
-    """Those that end at its first offset or later and begin before its end; entries that lie behind everything it read may be left out."""
-    written = Transactions(make_world()).story()
-    told = [(each.producer_id, each.first_offset) for each in written.log.aborted_between(first, end)]
-    assert told == [(producer_id, start) for producer_id, start, marker, _ in EXPECTED if marker >= first and start < end]
+def test_fetch_returns_the_aborted_transactions_in_its_range(make_world: MakeWorld, first: int, end: int) -> None:
+    """Those that end at its first offset or later and begin before its end; entries behind everything it read may be omitted."""
+    written = Transactions(make_world()).write_all()
+    found = [(each.producer_id, each.first_offset) for each in written.log.aborted_between(first, end)]
+    assert found == [(producer_id, start) for producer_id, start, marker, _ in EXPECTED if marker >= first and start < end]
 
 
 def lost(directory: Path) -> None:
@@ -128,18 +130,18 @@ def untouched(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lost, untouched])
-def test_a_crash_changes_nothing(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None]) -> None:
-    """What was not flushed is indexed anew, from the log; the state of the producers is the same to the byte but for the older batches."""
-    written = Transactions(make_world()).story()
+def test_crash_changes_nothing(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None]) -> None:
+    """Unflushed entries are rebuilt from the log; the producer state is byte-identical except for the older batches."""
+    written = Transactions(make_world()).write_all()
     before, known = index_files(directory), list(snapshot_rows(written.state.entries.values()))
     written.stop(cleanly=False)
     damage(directory)
     again = Transactions(make_world(), recovery_point=0)
-    assert (again.told(), index_files(directory)) == (EXPECTED, before)
+    assert (again.index_entries(), index_files(directory)) == (EXPECTED, before)
     assert sorted(snapshot_rows(again.state.entries.values())) == sorted(known)
 
 
-def cut_short(directory: Path) -> None:
+def truncated(directory: Path) -> None:
     file = sorted(directory.glob("*.txnindex"))[1]
     file.write_bytes(file.read_bytes()[:-1])
 
@@ -154,38 +156,40 @@ def of_the_future(directory: Path) -> None:
     file.write_bytes(b"\x7f" + file.read_bytes()[1:])
 
 
-@pytest.mark.parametrize("damage", [cut_short, zeroed, of_the_future])
+@pytest.mark.parametrize("damage", [truncated, zeroed, of_the_future])
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_an_index_that_rotted_is_made_again(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], cleanly: bool) -> None:
-    """Even after a clean stop: readers of committed data must not see what was aborted.   Source: TransactionIndex.sanityCheck, LogLoader."""
-    written = Transactions(make_world()).story()
+def test_corrupted_index_is_rebuilt(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], cleanly: bool) -> None:
+    """Even after a clean stop: readers of committed data must not see aborted records.   Source:
+    TransactionIndex.sanityCheck, LogLoader.
+    """
+    written = Transactions(make_world()).write_all()
     before = index_files(directory)
     known = sorted(snapshot_rows(written.state.entries.values()))
     written.stop(cleanly=cleanly)
     damage(directory)
     again = Transactions(make_world(), recovery_point=None if cleanly else written.log.log_end_offset)
-    assert (again.told(), index_files(directory)) == (EXPECTED, before)
+    assert (again.index_entries(), index_files(directory)) == (EXPECTED, before)
     assert sorted(snapshot_rows(again.state.entries.values())) == known
 
 
-def test_a_clean_stop_changes_nothing(make_world: MakeWorld, directory: Path) -> None:
-    """And what comes after it is added."""
-    written = Transactions(make_world()).story()
+def test_clean_stop_changes_nothing(make_world: MakeWorld, directory: Path) -> None:
+    """And later entries are appended."""
+    written = Transactions(make_world()).write_all()
     written.add(make_batch(12, producer_id=7, timestamp=written.now_ms, transactional=True))
     written.stop(cleanly=True)
     again = Transactions(make_world())
-    assert again.told() == EXPECTED and again.state.first_unstable_offset == 60
+    assert again.index_entries() == EXPECTED and again.state.first_unstable_offset == 60
     again.add(make_marker(commits=False, producer_id=7, timestamp=again.now_ms))
-    assert again.told() == [*EXPECTED, (7, 60, 61, 62)]
+    assert again.index_entries() == [*EXPECTED, (7, 60, 61, 62)]
 
 
 @pytest.mark.parametrize("end_offset", [59, 58, 34, 33, 4, 3])
-def test_a_cut_takes_the_transactions_whose_markers_it_takes(make_world: MakeWorld, end_offset: int) -> None:
-    """They are open again, as far as their records are still there."""
-    written = Transactions(make_world()).story()
+def test_truncation_removes_the_transactions_of_truncated_markers(make_world: MakeWorld, end_offset: int) -> None:
+    """They are open again, as far as their records remain."""
+    written = Transactions(make_world()).write_all()
     written.log.truncate_to(end_offset)
     written.snapshots.rebuild(written.state, written.log)
-    assert written.told() == [entry for entry in EXPECTED if entry[2] < end_offset]
+    assert written.index_entries() == [entry for entry in EXPECTED if entry[2] < end_offset]
     written.state.on_high_watermark(end_offset)
     turn = end_offset // 5
     opened = [start for start, marker in ((5 * turn, 5 * turn + 3), (5 * turn + 1, 5 * turn + 4)) if start < end_offset <= marker]
@@ -193,7 +197,7 @@ def test_a_cut_takes_the_transactions_whose_markers_it_takes(make_world: MakeWor
 
 
 def written_as(log: PartitionLog, first_offset: int, end_offset: int) -> bytes:
-    """Return the bytes of a stretch of a log."""
+    """Return the bytes of a range of a log."""
     data = b""
     while first_offset < end_offset:
         data += bytes(log.read(first_offset, 1 << 20, end_offset))
@@ -201,14 +205,14 @@ def written_as(log: PartitionLog, first_offset: int, end_offset: int) -> bytes:
     return data
 
 
-def test_a_follower_knows_what_its_leader_knows_at_the_same_offset(make_world: MakeWorld, directory: Path) -> None:
+def test_follower_has_the_leaders_state_at_the_same_offset(make_world: MakeWorld, directory: Path) -> None:
     """Producers with all their batches, coordinators, open transactions, and the index of the aborted ones."""
-    leader = Transactions(make_world()).story()
+    leader = Transactions(make_world()).write_all()
     leader.add(make_batch(12, producer_id=7, timestamp=leader.now_ms, transactional=True))
     leader.add(make_batch(0, producer_id=10, timestamp=leader.now_ms))
     world = make_world().elsewhere(str(directory.parent.parent / "follower"))
     follower = Transactions(world)
-    noted: list[Event] = []
+    emitted: list[Event] = []
     replica = PartitionReplica(
         topic="t",
         partition=0,
@@ -218,7 +222,7 @@ def test_a_follower_knows_what_its_leader_knows_at_the_same_offset(make_world: M
         epochs=LeaderEpochs(),
         producer_state=follower.state,
         rules=AppendRules(),
-        note=noted.append,
+        note=emitted.append,
     )
     hosted = HostedPartition(bytes(16), follower.log, replica, SETTINGS, follower.snapshots, LogDirectory("/", world, bytes(16)))
     for first, end in ((0, 17), (17, 18), (18, 44), (44, 62)):
@@ -226,14 +230,14 @@ def test_a_follower_knows_what_its_leader_knows_at_the_same_offset(make_world: M
         known = ProducerStateManager(ProducerStatePolicy())
         leader.log.replay(known.replay, end_offset=end)
         assert everything(follower.state) == everything(known)
-    assert everything(follower.state) == everything(leader.state), "what is replayed is what was appended"
-    assert follower.told() == EXPECTED and replica.last_stable_offset == 0
+    assert everything(follower.state) == everything(leader.state), "the replayed state is the appended one"
+    assert follower.index_entries() == EXPECTED and replica.last_stable_offset == 0
     hosted.copy(b"", Accept(log_start_offset=0, high_watermark=62))
-    assert replica.last_stable_offset == 60, "the transaction that is open"
+    assert replica.last_stable_offset == 60, "the open transaction"
 
 
 def everything(state: ProducerStateManager) -> dict[int, list[int | None]]:
-    """Return all that is known of each producer."""
+    """Return the complete state of each producer."""
     return {
         producer_id: [
             entry.producer_epoch,
@@ -246,9 +250,9 @@ def everything(state: ProducerStateManager) -> dict[int, list[int | None]]:
     }
 
 
-def test_a_fetch_for_committed_records_names_the_aborted_transactions(make_world: MakeWorld) -> None:
-    """Those that touch what is returned; none without records; nothing at all for readers of everything."""
-    written = Transactions(make_world()).story()
+def test_committed_fetch_lists_aborted_transactions(make_world: MakeWorld) -> None:
+    """Those that overlap the returned range; none without records; nothing for read_uncommitted."""
+    written = Transactions(make_world()).write_all()
     records = written_as(written.log, 0, 60)
     with running_cluster() as cluster:
 
@@ -258,7 +262,7 @@ def test_a_fetch_for_committed_records_names_the_aborted_transactions(make_world
             assert hosted is not None
             hosted.copy(records, Accept(log_start_offset=0, high_watermark=60))
 
-            async def told(offset: int, max_bytes: int) -> list[tuple[int, int]] | None:
+            async def listed(offset: int, max_bytes: int) -> list[tuple[int, int]] | None:
                 partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
                 topic = FetchTopic(topic="t", partitions=[partition])
                 answer = await client.ask(FetchRequest(max_wait_ms=0, isolation_level=READ_COMMITTED, topics=[topic]), 12)
@@ -266,11 +270,11 @@ def test_a_fetch_for_committed_records_names_the_aborted_transactions(make_world
                 aborted = answer.responses[0].partitions[0].aborted_transactions
                 return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
 
-            assert await told(0, 1 << 20) == [(producer_id, first) for producer_id, first, _, _ in EXPECTED]
-            assert await told(0, 1) == [(7, 0)]
-            assert await told(4, 1) == []
-            assert await told(6, 1) == [(7, 5), (8, 6)]
-            assert await told(60, 1 << 20) == []
+            assert await listed(0, 1 << 20) == [(producer_id, first) for producer_id, first, _, _ in EXPECTED]
+            assert await listed(0, 1) == [(7, 0)]
+            assert await listed(4, 1) == []
+            assert await listed(6, 1) == [(7, 5), (8, 6)]
+            assert await listed(60, 1 << 20) == []
             assert (await client.fetch(0)).aborted_transactions is None
 
         cluster.run(work)

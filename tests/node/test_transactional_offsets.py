@@ -1,4 +1,5 @@
-"""Offsets of transactions on brokers, in virtual time: what becomes of them when their coordinator dies, and who may commit them in which moment.
+"""Transactional offsets on brokers, in virtual time: their fate at a coordinator failover, and when a member may commit
+them.
 
 Source: KIP-447, KIP-890, KAFKA-15784.
 """
@@ -39,7 +40,7 @@ async def commit_in_transaction(client: Client, offset: int, **member: Any) -> i
     return int((await client.ask(asked, 3)).topics[0].partitions[0].error_code)
 
 
-async def told(client: Client) -> tuple[int, int]:
+async def stable_offset(client: Client) -> tuple[int, int]:
     """Return the stable offset of t-0, or -1, and the error."""
     asked = OffsetFetchRequest(group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])], require_stable=True)
     answer = await client.ask(asked, 7)
@@ -48,7 +49,7 @@ async def told(client: Client) -> tuple[int, int]:
 
 
 def marker(partition: int, *, commits: bool) -> Callable[[Client], Any]:
-    """Return what writes the marker of the transaction into a partition of the offsets' topic."""
+    """Return the request that writes the transaction's marker to a partition of __consumer_offsets."""
     topics = [WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[partition])]
     row = WritableTxnMarker(producer_id=PRODUCER_ID, producer_epoch=0, transaction_result=commits, coordinator_epoch=0, topics=topics)
 
@@ -69,38 +70,38 @@ def survivors(cluster: Cluster, dead: str) -> str:
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, 9), (False, 5)])
-def test_what_is_pending_waits_at_the_next_coordinator_too(commits, expected):
+def test_pending_offsets_are_pending_at_the_next_coordinator_too(commits, expected):
     with running_cluster(3, **UNVERIFIED) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
         assert cluster.run(lambda client: commit_in_transaction(client, 9), first) == 0
-        (added,) = cluster.noted(PendingOffsetAdded, first)
-        assert cluster.run(told, first) == (-1, UNSTABLE)
+        (added,) = cluster.emitted(PendingOffsetAdded, first)
+        assert cluster.run(stable_offset, first) == (-1, UNSTABLE)
         second = survivors(cluster, first)
-        assert cluster.run(told, second) == (-1, UNSTABLE)
-        assert [event.offset for event in cluster.noted(OffsetLoaded, second) if event.producer_id == PRODUCER_ID] == [9]
+        assert cluster.run(stable_offset, second) == (-1, UNSTABLE)
+        assert [event.offset for event in cluster.emitted(OffsetLoaded, second) if event.producer_id == PRODUCER_ID] == [9]
         assert cluster.run(marker(added.coordinator_partition, commits=commits), second) == 0
-        assert cluster.run(told, second) == (expected, 0)
-        assert len(cluster.noted(OffsetMaterialised if commits else PendingOffsetDropped, second)) == 1
+        assert cluster.run(stable_offset, second) == (expected, 0)
+        assert len(cluster.emitted(OffsetMaterialised if commits else PendingOffsetDropped, second)) == 1
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_what_a_marker_has_decided_stays_so_at_the_next_coordinator(commits):
+def test_offsets_resolved_by_a_marker_stay_so_at_the_next_coordinator(commits):
     with running_cluster(3, **UNVERIFIED) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
         assert cluster.run(lambda client: commit_in_transaction(client, 9), first) == 0
-        (added,) = cluster.noted(PendingOffsetAdded, first)
+        (added,) = cluster.emitted(PendingOffsetAdded, first)
         assert cluster.run(marker(added.coordinator_partition, commits=commits), first) == 0
         expected = (9 if commits else 5, 0)
-        assert cluster.run(told, first) == expected
-        assert cluster.run(told, survivors(cluster, first)) == expected
+        assert cluster.run(stable_offset, first) == expected
+        assert cluster.run(stable_offset, survivors(cluster, first)) == expected
 
 
 class SlowVerifier(Verifier):
-    """Says that all is well, when the test says so."""
+    """Confirms the verification on command of the test."""
 
     held: list[Callable[[], None]] = []
 
@@ -110,8 +111,8 @@ class SlowVerifier(Verifier):
 
 
 @pytest.mark.parametrize(("bug_name", "error"), [("", ErrorCode.UNKNOWN_MEMBER_ID), ("KAFKA-15784", ErrorCode.NONE)])
-def test_a_member_that_is_gone_when_its_offsets_are_verified_commits_nothing(bug_name, error):
-    """KAFKA-15784: who judged before asking let it in."""
+def test_member_removed_during_verification_commits_nothing(bug_name, error):
+    """KAFKA-15784: a check before the verification would accept it."""
     with running_cluster(1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW) as cluster:
         cluster.kill("broker-1")
         parts = cluster.parts.replacing(verifier=SlowVerifier)

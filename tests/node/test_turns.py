@@ -1,4 +1,6 @@
-"""Large requests of many clients share the loop: one slice in each turn of it, so that what another client waits does not grow with their number."""
+"""Large requests of many clients share the loop: one slice per turn, so that the latency of other clients does not grow
+with their number.
+"""
 
 import asyncio
 from collections import Counter
@@ -31,7 +33,7 @@ class Ticks:
     def __init__(self) -> None:
         self.number = 0
         self.sliced: Counter[int] = Counter()
-        """Turn -> how many slices were served in it."""
+        """Turn -> number of slices served in it."""
         self._tick()
 
     def _tick(self) -> None:
@@ -40,14 +42,14 @@ class Ticks:
 
 
 def describe(ticks: list[Ticks], call: Call) -> Answer:
-    """Serve a slice, and note when."""
+    """Serve a slice, and count it."""
     ticks[0].sliced[ticks[0].number] += 1
     return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name) for name in call.body.groups])
 
 
 @pytest.fixture
 async def listening(make_world: MakeWorld) -> AsyncIterator[tuple[list[Ticks], int]]:
-    """A node that describes groups slice by slice, and where it listens."""
+    """A node that describes groups slice by slice, and its address."""
     world, config, ticks = make_world(), NodeConfig.parse(PROPERTIES), [Ticks()]
     shell = NodeShell(world, config, lambda: listeners.abort())
     handler = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=describe, slices=Slices(entries="groups", rows="groups"))
@@ -57,8 +59,8 @@ async def listening(make_world: MakeWorld) -> AsyncIterator[tuple[list[Ticks], i
     await listeners.close()
 
 
-async def test_large_requests_of_many_clients_are_served_one_slice_a_turn(listening: tuple[list[Ticks], int]) -> None:
-    """A socket is looked at once in a turn: a client that asks for little waits for all that is done in one."""
+async def test_large_requests_of_many_clients_are_served_one_slice_per_turn(listening: tuple[list[Ticks], int]) -> None:
+    """A socket is polled once per turn: a client with a small request waits for all the work of one turn."""
     ticks, port = listening
     frame = b"".join(request_chunks(15, 5, 7, "client", DescribeGroupsRequest(groups=NAMES)))
     clients = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(CLIENTS)]
@@ -72,7 +74,7 @@ async def test_large_requests_of_many_clients_are_served_one_slice_a_turn(listen
     assert max(ticks[0].sliced.values()) == 1
 
 
-async def test_turns_are_given_in_the_order_in_which_they_were_asked_for() -> None:
+async def test_turns_are_granted_in_request_order() -> None:
     turns, taken = Turns(), []
 
     async def work(name: str) -> None:
@@ -84,7 +86,7 @@ async def test_turns_are_given_in_the_order_in_which_they_were_asked_for() -> No
     assert "".join(taken) == "abcabcabc"
 
 
-async def test_a_task_that_is_cancelled_gives_its_turn_to_the_next_one() -> None:
+async def test_cancelled_task_passes_its_turn_to_the_next() -> None:
     turns = Turns()
     first, second = (asyncio.ensure_future(turns.next()) for _ in range(2))
     await asyncio.sleep(0)

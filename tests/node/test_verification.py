@@ -1,4 +1,4 @@
-"""Transactional batches on their way into partitions: who is asked first, and what the producer is told.   Source: KIP-890."""
+"""Verification of transactional batches before they are appended, and the errors that producers receive.   Source: KIP-890."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ RETRIABLE = (
 
 @dataclass(slots=True)
 class Producer:
-    """A transactional producer as it speaks to one broker, which is its coordinator as well."""
+    """A transactional producer of one broker, which is also its coordinator."""
 
     client: Client
     transactional_id: str
@@ -38,7 +38,7 @@ class Producer:
     epoch: int = -1
 
     async def begin(self) -> "Producer":
-        """Ask for the producer id until there is one."""
+        """Request the producer id until there is one."""
         await self._patiently(lambda: self.client.ask(FindCoordinatorRequest(key_type=1, key=self.transactional_id), 3))
         answer = await self._patiently(
             lambda: self.client.ask(InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000), 4)
@@ -71,12 +71,12 @@ class Producer:
 
     async def produce(self, sequence: int, partition: int = 0, *, version: int = 11, **changes: Any) -> PartitionProduceResponse:
         """Produce one record of a transaction."""
-        told = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **changes}
-        records = batch(1, base_sequence=sequence, transactional=True, **told)
+        fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **changes}
+        records = batch(1, base_sequence=sequence, transactional=True, **fields)
         return await self.client.produce(records, partition=partition, version=version, transactional_id=self.transactional_id)
 
     async def end(self, *, commits: bool = True, version: int = 4) -> None:
-        """End the transaction; what comes back with version 5 is what the next one is to be written with."""
+        """End the transaction; version 5 returns the producer id and epoch of the next one."""
         request = EndTxnRequest(transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits)
         answer = await self._patiently(lambda: self.client.ask(request, version))
         if version >= 5:
@@ -84,7 +84,7 @@ class Producer:
 
 
 def on_one_broker(work: Any, *, release_name: str = "3.9", **settings: str) -> Cluster:
-    """Let a transactional producer work with a topic t of two partitions."""
+    """Run a transactional producer with a topic t of two partitions."""
     with running_cluster(release_name=release_name, **{**ONE_COPY, **settings}) as cluster:
 
         async def prepared(client: Client) -> None:
@@ -95,8 +95,8 @@ def on_one_broker(work: Any, *, release_name: str = "3.9", **settings: str) -> C
         return cluster
 
 
-def test_the_coordinator_is_asked_once_before_the_first_records() -> None:
-    """Then the open transaction is known here; the next one is asked about again."""
+def test_transaction_is_verified_once_before_its_first_records() -> None:
+    """Then the leader knows the open transaction; the next one is verified again."""
 
     async def work(producer: Producer) -> None:
         for turn in range(2):
@@ -107,7 +107,7 @@ def test_the_coordinator_is_asked_once_before_the_first_records() -> None:
         assert seen(await read(producer.client, 0)) == ([0, 1, 2, 3, 4, 5, 6, 7], 8, 8, [(producer.producer_id, 4)])
 
     cluster = on_one_broker(work)
-    assert [(each.partitions, each.adds, each.error_code) for each in cluster.noted(TransactionVerified)] == [("t-0", False, 0)] * 2
+    assert [(each.partitions, each.adds, each.error_code) for each in cluster.emitted(TransactionVerified)] == [("t-0", False, 0)] * 2
 
 
 @pytest.mark.parametrize("version", [9, 10, 11])
@@ -119,8 +119,8 @@ def test_the_coordinator_is_asked_once_before_the_first_records() -> None:
         ({"producer_epoch": 9}, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_records_that_the_coordinator_does_not_expect_are_not_written(version: int, changes: dict[str, int], error: ErrorCode) -> None:
-    """The partition was not added, the producer id is another's, the epoch is of the future; before Produce 11 nobody knows TRANSACTION_ABORTABLE."""
+def test_unverified_records_are_not_written(version: int, changes: dict[str, int], error: ErrorCode) -> None:
+    """The partition was not added, the producer id differs, the epoch is too high; before Produce 11 there is no TRANSACTION_ABORTABLE."""
     expected = ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE and version < 11 else error
 
     async def work(producer: Producer) -> None:
@@ -132,8 +132,10 @@ def test_records_that_the_coordinator_does_not_expect_are_not_written(version: i
     on_one_broker(work)
 
 
-def test_a_transaction_begins_while_the_one_before_ends() -> None:
-    """EndTxn is answered before the marker is written; the next Produce is asked about again and again, each time with a guard of its own."""
+def test_transaction_begins_while_the_previous_one_completes() -> None:
+    """EndTxn is answered before the marker is written; the next Produce is verified repeatedly, each time with a
+    verification guard of its own.
+    """
 
     async def work(producer: Producer) -> None:
         writer = replace(producer, client=await client_of_same(producer.client))
@@ -141,7 +143,7 @@ def test_a_transaction_begins_while_the_one_before_ends() -> None:
 
         async def first_of_the_next() -> PartitionProduceResponse:
             while ErrorCode((answer := await writer.produce(0, version=12)).error_code) is ErrorCode.INVALID_PRODUCER_EPOCH:
-                pass  # the transaction before has not begun to end
+                pass  # the previous transaction has not begun to end
             return answer
 
         for writer.epoch in range(1, 8):
@@ -150,14 +152,14 @@ def test_a_transaction_begins_while_the_one_before_ends() -> None:
         await producer.end(version=5)
 
     cluster = on_one_broker(work, release_name="4.0")
-    asked = [(each.adds, ErrorCode(each.error_code)) for each in cluster.noted(TransactionVerified)]
+    asked = [(each.adds, ErrorCode(each.error_code)) for each in cluster.emitted(TransactionVerified)]
     assert asked.count((True, ErrorCode.NONE)) == 8
-    assert asked.count((True, ErrorCode.CONCURRENT_TRANSACTIONS)) > 0, "the story does not show what it is about"
-    assert not [each for each in cluster.noted(ProduceRefused) if each.error_code == ErrorCode.INVALID_TXN_STATE]
+    assert asked.count((True, ErrorCode.CONCURRENT_TRANSACTIONS)) > 0, "the run does not reach the tested situation"
+    assert not [each for each in cluster.emitted(ProduceRefused) if each.error_code == ErrorCode.INVALID_TXN_STATE]
 
 
-def test_what_may_be_different_soon_is_not_enough_replicas() -> None:
-    """Nobody leads the partition of the transactional id: a client tries that again without asking for metadata."""
+def test_retriable_verification_error_becomes_not_enough_replicas() -> None:
+    """The transactional id's partition has no leader: a client retries that error without a metadata refresh."""
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -174,18 +176,18 @@ def test_what_may_be_different_soon_is_not_enough_replicas() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"transaction_partition_verification_enable": "false"}, {"release_name": "3.5"}])
-def test_nobody_is_asked_where_that_is_turned_off_or_unknown(settings: dict[str, str]) -> None:
-    """Records then begin transactions of which no coordinator knows (KAFKA-14402)."""
+def test_disabled_or_unsupported_verification_is_skipped(settings: dict[str, str]) -> None:
+    """Records then begin transactions unknown to the coordinator (KAFKA-14402)."""
 
     async def work(producer: Producer) -> None:
         assert (await producer.produce(0, version=9)).error_code == 0
 
     cluster = on_one_broker(work, **settings)  # type: ignore[arg-type]  # a release is no setting
-    assert cluster.noted(TransactionVerified) == []
+    assert cluster.emitted(TransactionVerified) == []
 
 
-def test_a_marker_between_question_and_records_forbids_them() -> None:
-    """KAFKA-14884: the answer is of a transaction that is over; the guard is gone, and the next try asks again."""
+def test_marker_between_verification_and_append_rejects_the_records() -> None:
+    """KAFKA-14884: the verified transaction is over; the verification guard is gone, and the retry verifies again."""
 
     async def work(producer: Producer) -> None:
         await producer.add(0)
@@ -210,12 +212,12 @@ def test_a_marker_between_question_and_records_forbids_them() -> None:
 
         hosted: Any = None
         cluster.run(prepared)
-        assert [each.error_code for each in cluster.noted(TransactionVerified)] == [0, 0]
-        assert [each.error_code for each in cluster.noted(ProduceRefused)] == [48]
+        assert [each.error_code for each in cluster.emitted(TransactionVerified)] == [0, 0]
+        assert [each.error_code for each in cluster.emitted(ProduceRefused)] == [48]
 
 
-def test_since_produce_12_the_partition_is_added_by_its_leader() -> None:
-    """transaction.version 2: no AddPartitionsToTxn of the producer, and an epoch of its own for each transaction."""
+def test_since_produce_12_the_leader_adds_the_partition() -> None:
+    """transaction.version 2: the producer sends no AddPartitionsToTxn, and each transaction has its own epoch."""
 
     async def work(producer: Producer) -> None:
         epochs = []
@@ -228,15 +230,15 @@ def test_since_produce_12_the_partition_is_added_by_its_leader() -> None:
         await asyncio.sleep(0.5)
         assert seen(await read(producer.client, 0)) == (list(range(9)), 9, 9, [(producer.producer_id, 3)])
         late = await producer.produce(0, version=12, producer_epoch=epochs[0])
-        assert ErrorCode(late.error_code) is ErrorCode.INVALID_PRODUCER_EPOCH, "a batch that was lost on the way begins nothing"
+        assert ErrorCode(late.error_code) is ErrorCode.INVALID_PRODUCER_EPOCH, "a lost batch begins no transaction"
 
     cluster = on_one_broker(work, release_name="4.1")
-    noted = cluster.noted(TransactionVerified)
-    assert noted and all(each.adds and not each.error_code for each in noted)
+    emitted = cluster.emitted(TransactionVerified)
+    assert emitted and all(each.adds and not each.error_code for each in emitted)
 
 
 def test_transactional_batches_need_a_transactional_id_and_one_producer() -> None:
-    """The whole request is refused, also partitions that it would not concern."""
+    """The whole request is rejected, including unaffected partitions."""
 
     async def work(producer: Producer) -> None:
         async def codes(transactional_id: str | None, *batches: bytes) -> list[ErrorCode]:
@@ -259,8 +261,8 @@ def test_transactional_batches_need_a_transactional_id_and_one_producer() -> Non
     on_one_broker(work)
 
 
-def test_verification_is_turned_off_and_on_while_the_broker_runs() -> None:
-    """transaction.partition.verification.enable may be changed for the whole cluster; partitions that are made later know it, too."""
+def test_verification_can_be_disabled_and_enabled_at_runtime() -> None:
+    """transaction.partition.verification.enable may be changed for the whole cluster; it also applies to partitions created later."""
 
     async def work(producer: Producer) -> None:
         async def turn(word: str) -> None:

@@ -1,4 +1,4 @@
-"""Which properties make a broker one whose metadata is in ZooKeeper, and what does not fit together."""
+"""Which properties put a broker into ZooKeeper mode, and which conflict."""
 
 import pytest
 
@@ -14,8 +14,8 @@ MIGRATING = {
 }
 
 
-def test_a_broker_of_before_kraft_needs_no_roles() -> None:
-    """A property file of 2.x is taken as it is."""
+def test_pre_kraft_broker_needs_no_process_roles() -> None:
+    """A property file of 2.x is accepted as it is."""
     config = NodeConfig.parse(BROKER)
     assert (config.is_zookeeper_mode, config.is_broker, config.is_controller, config.is_migrating) == (True, True, False, False)
     assert (config.node_id, config.node_name, config.role) == (3, "broker-3", "broker")
@@ -23,14 +23,14 @@ def test_a_broker_of_before_kraft_needs_no_roles() -> None:
     assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (18_000, None)
 
 
-def test_a_migrating_broker_knows_the_controllers() -> None:
-    """KIP-866: beside ZooKeeper it needs the quorum."""
+def test_migrating_broker_has_the_controller_quorum() -> None:
+    """KIP-866: in addition to ZooKeeper."""
     config = NodeConfig.parse(MIGRATING)
     assert (config.is_zookeeper_mode, config.is_migrating, config.controller_listener_names) == (True, True, ("CONTROLLER",))
 
 
-def test_a_node_with_roles_is_none_though_it_knows_zookeeper() -> None:
-    """A controller that takes over from ZooKeeper says where it is, too."""
+def test_node_with_process_roles_is_not_in_zookeeper_mode() -> None:
+    """A controller that migrates from ZooKeeper has its address, too."""
     controller = {
         "process.roles": "controller",
         "node.id": "101",
@@ -45,7 +45,7 @@ def test_a_node_with_roles_is_none_though_it_knows_zookeeper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("settings", "why"),
     [
         ({**BROKER, "zookeeper.connect": ""}, "process.roles is required, or zookeeper.connect"),
         ({**BROKER, "zookeeper.connect": "one:port"}, "zookeeper.connect: 'one:port:2181' is not of the form host:port"),
@@ -64,9 +64,9 @@ def test_a_node_with_roles_is_none_though_it_knows_zookeeper() -> None:
         ({**MIGRATING, "inter.broker.protocol.version": "3.6", "log.dirs": "/a,/b"}, "must be 3.7-IV2 or higher"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_in_one_line(told: dict[str, str], why: str) -> None:
-    """As KafkaConfig refuses it."""
+def test_conflicting_settings_are_rejected_in_one_line(settings: dict[str, str], why: str) -> None:
+    """As in KafkaConfig."""
     with pytest.raises(ConfigError) as refused:
-        NodeConfig.parse(told)
+        NodeConfig.parse(settings)
     assert why in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Decisions that a controller of ZooKeeper mode writes together, though some delete what others make."""
+"""Decisions that a ZooKeeper-mode controller writes together, though some delete what others create."""
 
 import asyncio
 from itertools import permutations
@@ -23,7 +23,7 @@ from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfig
 from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.zookeeper.op_codes import ZookeeperError
 from tests.node.brokers import BROKER_PORT, Client
-from tests.node.zookeeper_mode_lab import Lab, zookeeper_lab
+from tests.node.zookeeper_mode_lab import Lab, zookeeper_harness
 
 TOPIC = "t"
 REQUESTS = {
@@ -38,7 +38,7 @@ ROUNDS = 8
 
 
 def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
-    """Send each request over a connection of its own, all in one instant."""
+    """Send each request over its own connection, all at the same time."""
 
     async def asked() -> list[Any]:
         connections = []
@@ -60,9 +60,9 @@ def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
     return list(answers)  # type: ignore[call-overload]
 
 
-def test_a_reign_that_ends_while_a_znode_is_read_again_leaves_nobody_without_an_answer() -> None:
-    """Somebody else has written the znode, and the session is over before the controller has read it: what it had decided is refused."""
-    with zookeeper_lab(1) as lab:
+def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:
+    """Another client has written the znode, and the session expires before the controller has read it: its pending decision is rejected."""
+    with zookeeper_harness(1) as lab:
         together(lab, ("create",))
         reign = lab.controller_of(lab.leader or "").reign
         assert reign is not None
@@ -84,13 +84,13 @@ def test_a_reign_that_ends_while_a_znode_is_read_again_leaves_nobody_without_an_
 
 
 @pytest.mark.parametrize("order", sorted(permutations(("create", "delete", "grow"))), ids="-".join)
-def test_topics_made_and_deleted_at_once_leave_the_controller_in_office(
+def test_concurrent_topic_creation_and_deletion_keeps_the_controller(
     order: tuple[str, ...],
 ) -> None:
-    with zookeeper_lab(1) as lab:
+    with zookeeper_harness(1) as lab:
         for _ in range(ROUNDS):
             together(lab, order * 3)
-        assert lab.noted(ZookeeperControllerResigned) == []
+        assert lab.emitted(ZookeeperControllerResigned) == []
         (deleted,) = together(lab, ("delete",))
         (made,) = together(lab, ("create",))
         assert deleted.responses[0].error_code in (
@@ -101,15 +101,15 @@ def test_topics_made_and_deleted_at_once_leave_the_controller_in_office(
 
 
 @pytest.mark.parametrize("api", ["UpdateMetadata", "AlterConfigs"])
-def test_a_failure_that_nobody_foresees_costs_its_request_only(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a handler that answers at once: the broker goes on, and so do the requests behind it."""
+def test_unexpected_failure_affects_only_its_request(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a handler that answers at once: the broker continues, and so do later requests."""
 
     def fail(*_: Any) -> None:
         raise LookupError("unforeseen")
 
     update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1)
     resource = AlterConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC, configs=[])
-    with zookeeper_lab(1) as lab:
+    with zookeeper_harness(1) as lab:
         together(lab, ("create",))
         with monkeypatch.context() as patched:
             patched.setattr(ControlRequests, "_update", fail)
@@ -120,7 +120,7 @@ def test_a_failure_that_nobody_foresees_costs_its_request_only(api: str, monkeyp
             else:
                 answer = lab.run(lambda client: client.ask(AlterConfigsRequest(resources=[resource])))
                 assert [row.error_code for row in answer.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert lab.noted(NodeFailed) == []
+        assert lab.emitted(NodeFailed) == []
         (answer,) = together(lab, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
 
@@ -130,18 +130,18 @@ def test_a_failure_that_nobody_foresees_costs_its_request_only(api: str, monkeyp
     [(ZookeeperError.SESSION_EXPIRED, ErrorCode.NONE), (ZookeeperError.NO_AUTH, ErrorCode.UNKNOWN_SERVER_ERROR)],
     ids=["no session", "no right"],
 )
-def test_configs_that_zookeeper_does_not_tell_cost_the_request_that_asks_for_them(
+def test_unreadable_configs_in_zookeeper_affect_only_their_request(
     refusal: ZookeeperError, error: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a session the broker tells what it knows; a znode that it may not read ended it."""
+    """Without a session the broker returns its cached state; an inaccessible znode used to stop it."""
 
     async def refuse(watch: ConfigWatch, topics: Any) -> None:
         raise ZookeeperRefused(refusal, "/config/topics/t")
 
     asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC)])
-    with zookeeper_lab(1) as lab:
+    with zookeeper_harness(1) as lab:
         together(lab, ("create",))
         monkeypatch.setattr(ConfigWatch, "reread_topics", refuse)
         answer = lab.run(lambda client: client.ask(asked))
         assert [row.error_code for row in answer.results] == [error]
-        assert lab.noted(NodeFailed) == []
+        assert lab.emitted(NodeFailed) == []

@@ -1,4 +1,4 @@
-"""A ZooKeeper server and brokers without KRaft in virtual time, and what the tests of their controller look at."""
+"""A ZooKeeper server and ZooKeeper-mode brokers in virtual time, and helpers for the tests of their controller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -37,7 +37,7 @@ def broker_config(broker_id: int, host: str, settings: dict[str, str]) -> NodeCo
 
 
 class Lab:
-    """`brokers` are those that run, by host."""
+    """`brokers` are the running ones, by host."""
 
     def __init__(self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]) -> None:
         self.simulation = simulation
@@ -88,7 +88,7 @@ class Lab:
         return next((name for name in self.brokers if self.controller_of(name).is_active), None)
 
     def run(self, work: Callable[[Client], Awaitable[T]], broker: str | None = None, limit_s: float = 120) -> T:
-        """Let a client ask a broker, the controller if none is named."""
+        """Run a client with a broker, the controller if none is named."""
 
         async def connected() -> T:
             connection = PeerConnection(broker or self.leader or "", BROKER_PORT, client_id="test")
@@ -103,7 +103,7 @@ class Lab:
         return result  # type: ignore[return-value]
 
     def znodes(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
-        """Do something in ZooKeeper, as somebody else."""
+        """Change znodes as another client."""
 
         async def connected() -> T:
             client = ZookeeperClient(self.simulation.world_of("client"), [(ZOOKEEPER_HOST, ZOOKEEPER_PORT)])
@@ -116,7 +116,7 @@ class Lab:
         result = self.simulation.run_until(self.simulation.spawn("client", connected()), limit_s=60)
         return result  # type: ignore[return-value]
 
-    def noted(self, kind: type[Event], node: str | None = None) -> list[Any]:
+    def emitted(self, kind: type[Event], node: str | None = None) -> list[Any]:
         return [event for where, event in self.events if type(event) is kind and node in (None, where)]
 
     def kill(self, name: str) -> None:
@@ -128,14 +128,14 @@ class Lab:
         self.wait_for(name)
 
     def stop(self, name: str) -> None:
-        """Stop a broker in good order."""
+        """Stop a broker cleanly."""
         broker = self.brokers.pop(name)
         self.simulation.run_until(self.simulation.spawn(name, broker.stop()), limit_s=120)
         self.simulation.kill(name)
 
 
 @contextmanager
-def zookeeper_lab(broker_count: int = 3, *, seed: int = 1, release_name: str = "3.9", **settings: str) -> Iterator[Lab]:
+def zookeeper_harness(broker_count: int = 3, *, seed: int = 1, release_name: str = "3.9", **settings: str) -> Iterator[Lab]:
     with Simulation(seed) as simulation:
         lab = Lab(simulation, broker_count, release_name, {name.replace("_", "."): value for name, value in settings.items()})
         lab.start()

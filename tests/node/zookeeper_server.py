@@ -1,4 +1,4 @@
-"""A ZooKeeper server of ours on a thread of its own, so that blocking clients can talk to it."""
+"""A kraftsim ZooKeeper server in its own thread, so that blocking clients can use it."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from kraftsim.world.real.world import real_world
 
 
 class RunningZookeeper:
-    """`port` is where it listens; `kill` ends it at once."""
+    """`port` is where it listens; `kill` ends it immediately."""
 
     def __init__(self, directory: Path, *, incarnation: int = 1, port: int = 0, **settings: int) -> None:
         self._directory = directory
@@ -25,21 +25,21 @@ class RunningZookeeper:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Its port."""
         return self.server.port
 
     def start(self) -> None:
-        """Come up."""
+        """Start."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
 
     def stop(self) -> None:
-        """Go down in good order."""
+        """Stop cleanly."""
         asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(10)
         self._end()
 
     def kill(self) -> None:
-        """Go down at once."""
+        """Stop immediately."""
         self._loop.call_soon_threadsafe(self.server.abort)
         self._end()
 

@@ -1,4 +1,4 @@
-"""A client of ZooKeeper that shows everything: what it sends and what comes back, byte for byte, over a plain socket."""
+"""A ZooKeeper client that exposes everything: its requests and the responses, byte for byte, over a plain socket."""
 
 import socket
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ SECONDS = 10.0
 
 @dataclass(slots=True)
 class Told:
-    """An answer: its header, what follows, and the notifications that came before it."""
+    """A response: its header, its body, and the notifications that preceded it."""
 
     header: ZookeeperReplyHeader
     body: bytes
@@ -30,7 +30,7 @@ class Told:
 
 
 class ZookeeperTalk:
-    """One session. `had` is a former one that is to be taken up again: (session, password)."""
+    """One session. `had` is a former one to resume: (session, password)."""
 
     def __init__(self, port: int, *, timeout_ms: int = 30_000, had: tuple[int, bytes] | None = None, last_zxid: int = 0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
@@ -50,11 +50,11 @@ class ZookeeperTalk:
 
     @property
     def session(self) -> tuple[int, bytes]:
-        """What takes the session up again."""
+        """The credentials to resume the session."""
         return self.connected.session_id, self.connected.password or b""
 
     def ask(self, op_code: int, body: Message | bytes = b"", *, version: int = 0, xid: int | None = None) -> Told:
-        """Send a request and return its answer."""
+        """Send a request and return its response."""
         if xid is None:
             self._xid += 1
             xid = self._xid
@@ -70,7 +70,7 @@ class ZookeeperTalk:
             notified.append(_event(frame))
 
     def ping(self) -> Told:
-        """Return what a ping brings, with all notifications before it."""
+        """Return the response to a ping, with all notifications before it."""
         return self.ask(OpCode.PING, xid=-2)
 
     def notification(self) -> tuple[int, int, str]:
@@ -78,7 +78,7 @@ class ZookeeperTalk:
         return _event(self.next_frame())
 
     def next_frame(self) -> bytes:
-        """Wait for a frame. Raises ConnectionError when there is none any more."""
+        """Wait for a frame. Raises ConnectionError if the connection ends."""
         while not self._frames:
             data = self._socket.recv(1 << 16)
             if not data:
@@ -100,7 +100,7 @@ def _event(frame: bytes) -> tuple[int, int, str]:
 
 
 def word(port: int, text: str) -> str:
-    """Return what a four-letter word is answered with."""
+    """Return the response to a four-letter word."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         connection.sendall(text.encode())
         pieces = []

@@ -1,7 +1,8 @@
 # ruff: noqa: E402  (the launcher comes before what it pins)
-"""A program of its own: unmodified clients of aiokafka inside virtual time. Prints the digest of the event log, and what was read.
+"""A separate program: unmodified aiokafka clients inside virtual time. Prints the digest of the event log, and the
+records read.
 
-python tests/simulate/aiokafka_program.py SEED idempotent|transactions
+    python tests/simulate/aiokafka_program.py SEED idempotent|transactions
 """
 
 import sys
@@ -33,7 +34,7 @@ Program = Callable[[SimulatedCluster, str], Awaitable[list[str]]]
 
 
 async def work(cluster: SimulatedCluster, program: Program) -> list[str]:
-    """Let a program run on a host of its own once the cluster stands; return what it read."""
+    """Run a program on its own host once the cluster is up; return what it read."""
     await cluster.wait_until_ready()
     for topic in ("aio", "copied"):
         await create_topic(cluster.addresses, topic, 2)
@@ -44,7 +45,7 @@ async def work(cluster: SimulatedCluster, program: Program) -> list[str]:
 
 
 async def idempotent(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
-    """Send numbered records while a connection is cut and a broker is killed and restarted; read them by assignment."""
+    """Send numbered records while a connection is reset and a broker is killed and restarted; read them by assignment."""
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT)
     await producer.start()
     futures = []
@@ -63,7 +64,7 @@ async def idempotent(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
 
 
 async def transactions(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
-    """Copy numbered records in transactions, as a member of a group, while a broker is killed and restarted; read what was committed."""
+    """Copy numbered records in transactions, as a group member, while a broker is killed and restarted; read what was committed."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT) as producer:
         for index in range(RECORDS):
             await producer.send_and_wait("aio", str(index).encode(), partition=index % 2)
@@ -95,7 +96,7 @@ async def transactions(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
 
 
 async def read(bootstrap: str, topic: str, count: int) -> list[str]:
-    """Return so many committed records of both partitions of a topic, and whatever comes behind them."""
+    """Return so many committed records of both partitions of a topic, and any after them."""
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False, isolation_level="read_committed"
     )

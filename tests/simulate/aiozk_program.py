@@ -1,7 +1,8 @@
 # ruff: noqa: E402  (the launcher comes before what it pins)
-"""A program of its own: unmodified aiozk clients and our ZooKeeper inside virtual time. Prints the digest of the event log, and who held the lock.
+"""A separate program: unmodified aiozk clients and kraftsim's ZooKeeper inside virtual time. Prints the digest of the
+event log, and the lock's holders.
 
-python tests/simulate/aiozk_program.py SEED
+    python tests/simulate/aiozk_program.py SEED
 """
 
 import sys
@@ -37,7 +38,7 @@ async def serve(world: World, servers: list[ZookeeperServer]) -> None:
 
 
 async def count(name: str, held: list[str]) -> None:
-    """Raise the number in a znode, holding a lock meanwhile, so often; whatever happens to a connection is tried again."""
+    """Increment the number in a znode so many times, each time holding a lock; retry after connection errors."""
     client = aiozk.ZKClient(f"{SERVER}:{PORT}", session_timeout=10)
     await client.start()
     with contextlib.suppress(aiozk.exc.NodeExists):
@@ -52,7 +53,7 @@ async def count(name: str, held: list[str]) -> None:
 
 
 def main(seed: int) -> None:
-    """Run and print: whether the launcher could pin everything, the digest, who held the lock, the number in the end."""
+    """Run and print: whether the launcher could pin everything, the digest, the lock's holders, the final number."""
     held: list[str] = []
     servers: list[ZookeeperServer] = []
     with Simulation(seed) as simulation:
@@ -62,7 +63,7 @@ def main(seed: int) -> None:
         hosts = [simulation.add_host(f"client-{number}", tolerant=True) for number in range(CLIENTS)]
         tasks = [simulation.spawn(host, count(host.name, held)) for host in hosts]
         simulation.run_for(0.4)
-        simulation.kill("client-1")  # what it holds is free when its session has ended
+        simulation.kill("client-1")  # its locks are free when its session has expired
         del tasks[1]
         simulation.run_until(lambda: all(task.done() for task in tasks), limit_s=300)
         assert [task.exception() for task in tasks] == [None] * (CLIENTS - 1)

@@ -1,17 +1,17 @@
-"""What a table of findings promises: a bug that is put back is found by the seed that stands beside it, and without the bug that seed is clean."""
+"""The checks of a findings table: the listed seed finds the injected bug, and is clean without it."""
 
 from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import run_scenario
 
 
 def finds(name: str, scenario: str, seed: int, invariant: str) -> None:
-    """Fail unless the bug breaks the invariant, and says of itself that it does."""
+    """Fail unless the bug violates the invariant, and declares that it does."""
     result = run_scenario(scenario, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
     assert invariant in bug(name).caught_by
 
 
 def is_clean(scenario: str, seed: int) -> None:
-    """Fail unless the seed is clean: otherwise a finding would say nothing about the bug."""
+    """Fail unless the seed is clean: otherwise a finding would prove nothing about the bug."""
     result = run_scenario(scenario, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())

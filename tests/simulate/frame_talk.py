@@ -1,4 +1,4 @@
-"""A client and a server that talk in frames, for tests of what is done to single frames."""
+"""A client and a server that exchange frames, for tests of faults on single frames."""
 
 import asyncio
 import struct
@@ -7,17 +7,17 @@ PORT = 9092
 
 
 def request(correlation_id, api_key=22, body=b"body"):
-    """Return a request whose body says nothing."""
+    """Return a request with an empty body."""
     return struct.pack(">ihhi", 8 + len(body), api_key, 1, correlation_id) + body
 
 
 def response(correlation_id, body=b"answer"):
-    """Return an answer."""
+    """Return a response."""
     return struct.pack(">ii", 4 + len(body), correlation_id) + body
 
 
 def frames_of(data):
-    """Return the whole frames that bytes begin with."""
+    """Return the complete frames at the start of some bytes."""
     frames = []
     while len(data) >= 4 and len(data) >= 4 + (size := int.from_bytes(data[:4], "big")):
         frames.append(data[: 4 + size])
@@ -26,20 +26,20 @@ def frames_of(data):
 
 
 class FrameServer(asyncio.Protocol):
-    """Answers every frame after `delay` seconds, and remembers (connection, correlation id) of each in order of arrival."""
+    """Answers every frame after `delay` seconds, and stores (connection, correlation id) of each in order of arrival."""
 
-    def __init__(self, talk, answer, delay):
-        self.talk, self.answer, self.delay, self.buffer = talk, answer, delay, b""
+    def __init__(self, exchange, answer, delay):
+        self.exchange, self.answer, self.delay, self.buffer = exchange, answer, delay, b""
 
     def connection_made(self, transport):
         self.transport = transport
 
     def data_received(self, data):
-        self.talk.heard += data
+        self.exchange.heard += data
         self.buffer += data
         for frame in frames_of(self.buffer):
             self.buffer = self.buffer[len(frame) :]
-            self.talk.seen.append((self.transport.number, int.from_bytes(frame[8:12], "big")))
+            self.exchange.seen.append((self.transport.number, int.from_bytes(frame[8:12], "big")))
             asyncio.get_running_loop().call_later(self.delay, self.say, self.answer(frame))
 
     def say(self, answer):
@@ -48,7 +48,7 @@ class FrameServer(asyncio.Protocol):
 
 
 class FrameClient(asyncio.Protocol):
-    """Remembers what it is answered, with the virtual millisecond, and what it was lost by."""
+    """Stores its responses, with the virtual millisecond, and the error that ended the connection."""
 
     def __init__(self, sim):
         self.sim, self.received, self.times, self.lost, self.transport = sim, b"", [], None, None
@@ -65,16 +65,16 @@ class FrameClient(asyncio.Protocol):
 
     @property
     def answers(self):
-        """Correlation ids of the whole answers."""
+        """Correlation ids of the complete responses."""
         return [int.from_bytes(frame[4:8], "big") for frame in frames_of(self.received)]
 
     @property
     def bodies(self):
-        """What the whole answers hold."""
+        """Bodies of the complete responses."""
         return [frame[8:] for frame in frames_of(self.received)]
 
 
-class Talk:
+class FrameExchange:
     """A server on host b; clients on host a, or any other."""
 
     def __init__(self, sim, answer=lambda frame: response(int.from_bytes(frame[8:12], "big")), delay=0.0, hosts=("a", "b")):
@@ -96,7 +96,7 @@ class Talk:
         return self.sim.run_until(self.sim.spawn(host, dial()), 3600.0)
 
     def say(self, client, data, seconds=0.1):
-        """Let a client write, and time pass. What is written from the outside is written as the client."""
+        """Let a client write, and time pass. Data written from outside is written as the client."""
         self.sim.loop.schedule(client.transport.process, self.sim.now_ns, client.transport.write, data)
         self.sim.run_for(seconds)
 

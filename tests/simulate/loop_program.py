@@ -15,7 +15,7 @@ PORT = 9092
 
 
 async def node(sim, host):
-    """Append what comes in to a log, flush, answer; iterate sets of tasks on purpose."""
+    """Append input to a log, flush, answer; iterate over sets of tasks on purpose."""
     world = sim.world_of(host)
     log = world.disk.open("t-0/0.log")
     world.note(NodeStarted(role="broker", node_id=log.size_bytes, release="3.9", cluster_id="c"))
@@ -77,10 +77,10 @@ def run(seed: int) -> Simulation:
             Fault(kind="pause", trigger=AtTime(at_ms=9000), target="a"),
             Fault(kind="slow-link", trigger=AtTime(at_ms=1000), target="client-1>b"),
         ]
-        strikes = [arm(fault, sim) for fault in faults]
+        injections = [arm(fault, sim) for fault in faults]
         for task in clients:
             sim.run_until(task, limit_s=300)
-        assert all(strike.has_fired for strike in strikes), [str(strike.fault) for strike in strikes if not strike.has_fired]
+        assert all(injection.has_fired for injection in injections), [str(injection.fault) for injection in injections if not injection.has_fired]
         return sim
 
 

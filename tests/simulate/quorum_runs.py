@@ -1,4 +1,4 @@
-"""Three controllers and a broker in virtual time under faults drawn from a seed; what must hold is judged at every moment and at the end."""
+"""Three controllers and a broker in virtual time under faults drawn from a seed; invariants are checked continuously and at the end."""
 
 import asyncio
 from random import Random
@@ -27,7 +27,7 @@ KINDS = ("kill", "kill", "power", "power", "cut", "pause")
 
 
 class QuorumRun:
-    """One run: `play` returns when everything that was down is up again and agrees."""
+    """One run: `play` returns when every node is up again and they agree."""
 
     def __init__(
         self, simulation: Simulation, seed: int, *, controllers: int = 3, first_voters: int = 0, settings: dict[str, str] | None = None
@@ -40,12 +40,12 @@ class QuorumRun:
         self.elected: dict[int, str] = {}
         self.granted: dict[tuple[str, int], int] = {}
         self.blocks: list[ProducerIdBlockAllocated] = []
-        self.cuts: list[tuple[str, str]] = []
+        self.partitions: list[tuple[str, str]] = []
         self._events: list[Event] = []
-        simulation.observe(self.judge)
+        simulation.observe(self.check_event)
 
-    def judge(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        """One leader and one vote per epoch and node, and blocks that only go up."""
+    def check_event(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        """One leader and one vote per epoch and node, and increasing blocks."""
         if type(event) in KEPT:
             self._events.append(event)
         match event:
@@ -61,12 +61,12 @@ class QuorumRun:
                     self.simulation.violation("producer-id-blocks-disjoint", f"{event} after {self.blocks[-1]}")
                 self.blocks.append(event)
 
-    def noted(self, kind: type[T]) -> list[T]:
+    def emitted(self, kind: type[T]) -> list[T]:
         """Return the events of a kind, of those that are kept."""
         return [event for event in self._events if isinstance(event, kind)]
 
     def play(self, *, seconds: float = 20.0, ids: int = 12_000) -> None:
-        """Run the cluster under faults for a while, heal, and see that it settles."""
+        """Run the cluster under faults for a while, heal, and check that it settles."""
         simulation, cluster = self.simulation, self.cluster
         cluster.start()
         work = self.begin_to_ask(ids)
@@ -85,16 +85,16 @@ class QuorumRun:
         return next((name for name in self.names if self.cluster.hosts[name].is_alive and self.controller(name).is_active), None)
 
     def controller(self, name: str) -> Controller:
-        """A controller by its name, as it is now."""
+        """The current incarnation of a controller by name."""
         node = self.cluster.nodes[name]
         assert isinstance(node, Controller), name
         return node
 
     def begin_to_ask(self, ids: int) -> "asyncio.Task[list[int]]":
-        """Let a client ask for producer ids, one after the other."""
+        """Let a client request producer ids, one after the other."""
         client = self.simulation.add_host("client")
-        asker = InitProducerIdClient(self.simulation.world_of(client), bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
-        return self.simulation.spawn(client, asker.ask(ids))
+        requester = InitProducerIdClient(self.simulation.world_of(client), bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
+        return self.simulation.spawn(client, requester.ask(ids))
 
     def key_of(self, name: str) -> ReplicaKey:
         """Return the id and the directory id of a controller."""
@@ -107,14 +107,14 @@ class QuorumRun:
         return AddRaftVoterRequest(cluster_id=None, voter_id=key.id, voter_directory_id=key.directory_id, timeout_ms=10_000, listeners=[listener])
 
     def ask_leader(self, body: Message) -> Any:
-        """Ask the active controller, again and again while it says that it cannot now (REQUEST_TIMED_OUT)."""
+        """Send a request to the active controller, and retry while it returns REQUEST_TIMED_OUT."""
         tools = self.simulation.hosts.get("tools") or self.simulation.add_host("tools")
         return self.simulation.run_until(self.simulation.spawn(tools, self._ask_leader(body)), limit_s=60)
 
     async def _ask_leader(self, body: Message) -> Any:
         while True:
             leader = self.leader
-            assert leader is not None, "somebody leads"
+            assert leader is not None, "there is a leader"
             spec = self.cluster.spec.node(leader, host_is_name=True)
             connection = PeerConnection(spec.host, spec.port, client_id="tools")
             await connection.connect()
@@ -124,22 +124,22 @@ class QuorumRun:
                 return answer
             await asyncio.sleep(0.5)
 
-    def cut(self, one: str, other: str) -> None:
-        """Let nothing through between two hosts any more."""
+    def partition(self, one: str, other: str) -> None:
+        """Partition two hosts."""
         for ends in ((one, other), (other, one)):
-            self.cuts.append(ends)
+            self.partitions.append(ends)
             self.simulation.network.block(*ends, _shrug)
 
-    def mend_all(self) -> None:
-        """Let everything through again."""
-        for ends in list(self.cuts):
-            self._mend(*ends)
+    def heal_all(self) -> None:
+        """Heal all partitions."""
+        for ends in list(self.partitions):
+            self._heal(*ends)
 
     def know_the_same(self) -> bool:
-        """Tell whether all know the same, whether they led, followed, or began with a snapshot."""
+        """Return whether all controllers have the same state, whether they led, followed, or loaded a snapshot."""
         states = [self.controller(name).ledger.state for name in self.names]
-        told = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
-        return told[0][0] == self.blocks[-1].next_producer_id and all(each == told[0] for each in told[1:])
+        summaries = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
+        return summaries[0][0] == self.blocks[-1].next_producer_id and all(each == summaries[0] for each in summaries[1:])
 
     def log_of(self, name: str) -> list[bytes]:
         """Return the batches of a controller's log, as they are on its disk."""
@@ -151,7 +151,7 @@ class QuorumRun:
         return found
 
     def check_logs(self) -> None:
-        """Whatever two controllers have of the same offsets below the lower high watermark is the same, byte for byte."""
+        """Below the lower high watermark two controllers have the same log, byte for byte."""
         committed = min(self.controller(name).raft.high_watermark or 0 for name in self.names)
         logs = {}
         for name in self.names:
@@ -162,7 +162,7 @@ class QuorumRun:
             assert all(logs[name][offset] == logs[other][offset] for offset in common), f"{name} and {other} disagree"
 
     def is_settled(self) -> bool:
-        """Tell whether one leads, and all have applied the same."""
+        """Return whether there is one leader, and all have applied the same records."""
         nodes = [self.controller(name) for name in self.names]
         if [node.is_active for node in nodes].count(True) != 1:
             return False
@@ -177,13 +177,13 @@ class QuorumRun:
         end = loop.time() + seconds
         while loop.time() < end:
             await asyncio.sleep(self.chance.uniform(0.05, 3.0))
-            await self._strike(self.chance.choice(KINDS), self.chance.choice(self.names))
-        self.mend_all()
+            await self._inject(self.chance.choice(KINDS), self.chance.choice(self.names))
+        self.heal_all()
         for name in self.names:
             if not self.cluster.hosts[name].is_alive:
                 self.simulation.restart(name)
 
-    async def _strike(self, kind: str, name: str) -> None:
+    async def _inject(self, kind: str, name: str) -> None:
         simulation = self.simulation
         if not self.cluster.hosts[name].is_alive:
             simulation.restart(name)
@@ -196,22 +196,22 @@ class QuorumRun:
                     simulation.restart(name)
             case "cut":
                 other = self.chance.choice([each for each in self.names if each != name])
-                self.cuts.append((name, other))
+                self.partitions.append((name, other))
                 simulation.network.block(name, other, _shrug)
                 if self.chance.random() < 0.5:
                     simulation.network.block(other, name, _shrug)
-                    self.cuts.append((other, name))
+                    self.partitions.append((other, name))
                 await asyncio.sleep(self.chance.uniform(0.5, 5.0))
-                self.mend_all()
+                self.heal_all()
             case _:
                 simulation.pause(name)
                 await asyncio.sleep(self.chance.uniform(0.1, 5.0))
                 simulation.resume(name)
 
-    def _mend(self, one: str, other: str) -> None:
-        self.cuts.remove((one, other))
+    def _heal(self, one: str, other: str) -> None:
+        self.partitions.remove((one, other))
         self.simulation.network.unblock(one, other, _shrug)
 
 
 def _shrug(effect: str) -> None:
-    """Nobody counts here how often a fault bites."""
+    """The effects of a fault are not counted here."""

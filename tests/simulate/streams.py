@@ -1,4 +1,4 @@
-"""Two ends of a simulated connection that remember everything they are told, for tests of the network and of what is done to it."""
+"""Two ends of a simulated connection that store everything they receive, for tests of the network and its faults."""
 
 import asyncio
 
@@ -7,22 +7,22 @@ HOUR = 3600.0
 
 
 class Recorder(asyncio.Protocol):
-    """Remembers everything it is told, with the virtual second."""
+    """Stores all protocol callbacks, with the virtual second."""
 
     def __init__(self, sim, *, reply=False, keep_open=False):
         self.sim, self.reply, self.keep_open = sim, reply, keep_open
-        self.chunks, self.told, self.transport = [], [], None
+        self.chunks, self.callbacks, self.transport = [], [], None
 
     @property
     def received(self):
         return b"".join(self.chunks)
 
-    def tell(self, what):
-        self.told.append((what, self.sim.now_ns // 10**9))
+    def record_callback(self, what):
+        self.callbacks.append((what, self.sim.now_ns // 10**9))
 
     def connection_made(self, transport):
         self.transport = transport
-        self.tell("made")
+        self.record_callback("made")
 
     def data_received(self, data):
         self.chunks.append(data)
@@ -30,17 +30,17 @@ class Recorder(asyncio.Protocol):
             self.transport.write(data)
 
     def eof_received(self):
-        self.tell("eof")
+        self.record_callback("eof")
         return self.keep_open
 
     def connection_lost(self, exc):
-        self.tell(type(exc).__name__ if exc else "closed")
+        self.record_callback(type(exc).__name__ if exc else "closed")
 
     def pause_writing(self):
-        self.tell("pause")
+        self.record_callback("pause")
 
     def resume_writing(self):
-        self.tell("resume")
+        self.record_callback("resume")
 
 
 class Pair:
@@ -65,7 +65,7 @@ class Pair:
         self.listener = self.sim.run_until(self.sim.spawn("b", serve()))
 
     def make(self, sim):
-        """Return an end of its own, as a factory of protocols does."""
+        """Return a new end, as a protocol factory does."""
         return Recorder(sim)
 
     def connect(self, name="b", port=PORT, host="a"):

@@ -1,4 +1,4 @@
-"""An unmodified third-party client runs inside virtual time, and even its runs repeat themselves under the pinned launcher."""
+"""An unmodified third-party client runs inside virtual time, and is reproducible under the pinned launcher."""
 
 import os
 import subprocess
@@ -24,17 +24,17 @@ def run(seed: int, hash_seed: str, program: str) -> tuple[bool, str, list[str]]:
 
 
 @pytest.mark.parametrize("program", ["idempotent", "transactions"])
-def test_aiokafka_loses_and_doubles_nothing_while_a_broker_is_killed(program):
-    """It sends again with the same sequences (KIP-98); in transactions offsets and records are committed together, by a member of a group."""
+def test_aiokafka_neither_loses_nor_duplicates_records_when_a_broker_dies(program):
+    """It retries with the same sequences (KIP-98); in transactions a group member commits offsets and records together."""
     _, _, read = run(11, "1", program)
     assert read == [str(index) for index in range(RECORDS)]
 
 
 @pytest.mark.parametrize("program", ["idempotent", "transactions"])
-def test_a_run_with_aiokafka_repeats_itself_under_the_pinned_launcher(program):
+def test_run_with_aiokafka_is_reproducible_under_the_pinned_launcher(program):
     """Third-party code depends on hash seeds and addresses; the launcher fixes both."""
     (first_pinned, first_digest, _), (second_pinned, second_digest, _) = run(11, "1", program), run(11, "77", program)
     if first_pinned and second_pinned:
         assert first_digest == second_digest
     else:
-        assert first_digest and second_digest  # the kernel refused to fix addresses; the launcher said so
+        assert first_digest and second_digest  # the kernel refused to fix addresses; the launcher reported it

@@ -1,4 +1,4 @@
-"""aiozk, unmodified, inside virtual time: a lock that is held by one at a time, on our ZooKeeper, and runs that repeat themselves."""
+"""aiozk, unmodified, inside virtual time: an exclusive lock on kraftsim's ZooKeeper, and reproducible runs."""
 
 import os
 import subprocess
@@ -17,9 +17,9 @@ def run(seed: int, hash_seed: str) -> tuple[bool, str, list[str]]:
     return is_pinned == "True", digest, held.split(",")
 
 
-def test_what_is_done_under_a_lock_is_done_by_one_at_a_time_though_one_dies_and_repeats_itself_under_the_pinned_launcher() -> None:
+def test_aiozk_lock_is_exclusive_after_a_crash_and_the_run_is_reproducible() -> None:
     (is_pinned, first, held), (is_pinned_too, second, _) = run(seed=3, hash_seed="1"), run(seed=3, hash_seed="77")
     *held, number = held
     assert (held.count("client-0"), held.count("client-2")) == (TURNS, TURNS) and 0 < held.count("client-1") < TURNS, "client-1 is killed"
-    assert len(held) - 1 <= int(number) <= len(held), "no step was lost to another one; the dead one's last may not have been made"
+    assert len(held) - 1 <= int(number) <= len(held), "no step was lost to another client; the last one of the killed client may be missing"
     assert first == second or not (is_pinned and is_pinned_too)

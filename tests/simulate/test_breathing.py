@@ -1,4 +1,4 @@
-"""Named places at which a simulated node lets others in between: another order for another seed, the same one for the same seed."""
+"""Named yield points of a simulated node: another order for another seed, the same one for the same seed."""
 
 import asyncio
 import re
@@ -13,14 +13,14 @@ from kraftsim.node.controller.controller import Controller
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.world import SimulatedWorld
-from tests.simulate.struck_cluster import struck_cluster
+from tests.simulate.fault_cluster import fault_cluster
 
 NODE = Path(__file__).parents[2] / "kraftsim" / "node"
 PLACES = sorted(re.findall(r'\.breathe\("([^"]+)"\)', "".join(path.read_text() for path in sorted(NODE.rglob("*.py")))))
 
 
 def order_of(seed: int, place: str = "here") -> tuple[str, ...]:
-    """Return in which order three tasks of a process get through the same five steps, with a breath between every two."""
+    """Return the order in which three tasks of a process pass the same five steps, with a yield point between every two."""
     with Simulation(seed) as simulation:
         simulation.add_host("a")
         world, done = simulation.world_of("a"), []
@@ -35,51 +35,53 @@ def order_of(seed: int, place: str = "here") -> tuple[str, ...]:
         return tuple(done)
 
 
-def test_a_seed_always_gives_the_same_order_and_other_seeds_others() -> None:
+def test_seed_determines_the_order() -> None:
     orders = [order_of(seed) for seed in range(30)]
     assert orders == [order_of(seed) for seed in range(30)]
     straight = tuple(f"{name}{step}" for name in "xyz" for step in range(5))
-    assert 5 <= orders.count(straight) <= 25, "in some runs nobody breathes there at all"
+    assert 5 <= orders.count(straight) <= 25, "some runs never yield there"
     assert len(set(orders)) == 31 - orders.count(straight), "and all others have an order of their own"
 
 
-def test_a_place_is_alive_or_not_whatever_other_places_are() -> None:
-    """What is drawn at one place changes nothing at another."""
+def test_yield_point_is_enabled_independently_of_others() -> None:
+    """Draws of one yield point do not affect another."""
     assert {order_of(seed, "here") == order_of(seed, "there") for seed in range(20)} == {True, False}
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_place_of_a_node_is_come_by(place: str, visited: dict[str, set[str]]) -> None:
-    """A place that nobody comes by permutes nothing."""
-    assert visited[place], f"nobody breathes at {place!r}"
+def test_every_yield_point_of_a_node_is_reached(place: str, visited: dict[str, set[str]]) -> None:
+    """A yield point that is never reached permutes nothing."""
+    assert visited[place], f"no task yields at {place!r}"
 
 
 @pytest.fixture(scope="module")
 def visited() -> dict[str, set[str]]:
-    """Return by which nodes each place was come by while a leader was lost, transactions timed out, and a cluster left ZooKeeper."""
+    """Return the nodes that reached each yield point during a leader failure, transaction timeouts, and a migration from ZooKeeper."""
     found: dict[str, set[str]] = {place: set() for place in PLACES}
     breathe = SimulatedWorld.breathe
 
-    async def noted(self: SimulatedWorld, place: str) -> None:
+    async def emitted(self: SimulatedWorld, place: str) -> None:
         found[place].add(self.node)
         await breathe(self, place)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SimulatedWorld, "breathe", noted)
-        with struck_cluster() as cluster:
-            cluster.strike("restart", cluster.leader, {"after_ms": 3000})
+        patch.setattr(SimulatedWorld, "breathe", emitted)
+        with fault_cluster() as cluster:
+            cluster.inject("restart", cluster.leader, {"after_ms": 3000})
         assert run_scenario("transaction_times_out", seed=2).outcome == "ok"
         assert run_scenario("zk_to_kraft_migration", seed=2).outcome == "ok"
     return found
 
 
-def test_there_are_places_to_breathe() -> None:
+def test_there_are_yield_points() -> None:
     assert len(PLACES) == len(set(PLACES)) >= 6
 
 
 @pytest.mark.parametrize("name", ["controller-102", "broker-1"])
-def test_whoever_lags_behind_the_beginning_of_its_log_goes_on_with_the_snapshot(name: str) -> None:
-    """What it has not applied was cleaned away behind a snapshot that it wrote itself.   Source: KafkaRaftClient.updateListenersProgress."""
+def test_replica_behind_its_log_start_continues_with_the_snapshot(name: str) -> None:
+    """The records it has not applied were deleted behind a snapshot that it wrote itself.   Source:
+    KafkaRaftClient.updateListenersProgress.
+    """
     settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
     apply_next, lags = RaftNode._apply_next, []
 
@@ -89,7 +91,7 @@ def test_whoever_lags_behind_the_beginning_of_its_log_goes_on_with_the_snapshot(
             lags.append(self.quorum.log.start_offset - self.applied_end_offset)
         return await apply_next(self)
 
-    with pytest.MonkeyPatch.context() as patch, struck_cluster(settings=settings) as cluster:
+    with pytest.MonkeyPatch.context() as patch, fault_cluster(settings=settings) as cluster:
         patch.setattr(RaftNode, "_apply_next", apply_late)
         before = cluster.controller(cluster.leader).raft.log_end_offset
         cluster.simulation.kill(name)

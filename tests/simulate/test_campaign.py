@@ -1,4 +1,4 @@
-"""Many seeds: spread over processes, always the same finding first, kept and replayed; what proves nothing is not called clean."""
+"""Many seeds: spread over processes, always the same first finding, kept and replayed; a run that proves nothing is not called clean."""
 
 import gc
 import json
@@ -39,14 +39,16 @@ search.settings_of = lambda *run: {**settings_of(*run), "broker.heartbeat.interv
 
 
 def kraftsim_with(start_up: str, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in processes that begin with some code of their own."""
+    """Run the command in processes that start with extra code."""
     (directory / "sitecustomize.py").write_text(start_up)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), os.getcwd()])}
     return subprocess.run([sys.executable, "-m", "kraftsim", *words], capture_output=True, text=True, check=False, env=environment)
 
 
-def test_the_first_finding_is_the_same_with_any_number_of_workers_and_replays_from_its_file(tmp_path):
-    """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its replay file gives it again, byte for byte."""
+def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path):
+    """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its replay file
+    reproduces it byte for byte.
+    """
     alone = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=1)
     together = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=2, out=tmp_path)
     assert [run.seed for run in together.found] == [run.seed for run in alone.found]
@@ -57,8 +59,8 @@ def test_the_first_finding_is_the_same_with_any_number_of_workers_and_replays_fr
     assert (again.invariants_violated, again.events_sha256) == (found.invariants_violated, found.events_sha256)
 
 
-def test_a_kind_that_is_armed_and_never_bites_fails_the_campaign(monkeypatch):
-    """Nothing ever goes from one broker to another here, so that a slow link between them tests nothing: nobody may take that for clean."""
+def test_fault_kind_that_never_takes_effect_fails_the_campaign(monkeypatch):
+    """Nothing is ever sent from one broker to another here, so a slow link between them tests nothing: that must not pass as clean."""
     idle = Fault(kind="slow-link", target="broker-1>broker-2", trigger=AtTime(at_ms=1))
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 20)
     done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--jobs", "1"], standalone_mode=False)
@@ -66,11 +68,11 @@ def test_a_kind_that_is_armed_and_never_bites_fails_the_campaign(monkeypatch):
     assert done.return_value == 2
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 19)
     few = campaign((CHEAP,), seeds=[1], jobs=1)
-    assert (few.idle_kinds, few.is_inconclusive) == ((), False), "few of a kind say nothing about it"
+    assert (few.idle_kinds, few.is_inconclusive) == ((), False), "a few of a kind prove nothing about it"
 
 
-def test_a_campaign_goes_on_where_its_journal_ends(tmp_path):
-    """Seeds that are written down are not played again; a torn last line is what a killed campaign leaves."""
+def test_campaign_resumes_where_its_journal_ends(tmp_path):
+    """Recorded seeds are not run again; a torn last line is the result of a killed campaign."""
     journal = tmp_path / "journal.jsonl"
     first = campaign((CHEAP,), seeds=range(1, 3), jobs=1, journal=journal)
     journal.write_bytes(journal.read_bytes() + b'{"result":')
@@ -83,16 +85,16 @@ def test_a_campaign_goes_on_where_its_journal_ends(tmp_path):
         campaign((CHEAP,), seeds=range(1, 4), terms=Terms(bugs=(BUG,)), journal=journal)
 
 
-def test_several_scenarios_share_a_campaign_and_a_budget_ends_it():
-    """Seed by seed, so that what ran when the time was up is about the same of each."""
+def test_scenarios_share_a_campaign_and_a_budget_ends_it():
+    """Seed by seed, so that each scenario has had about as many runs when the time is up."""
     left = iter([False, False, False, True])
     result = campaign((CHEAP, NAME), seeds=range(1, 100), jobs=1, is_over=lambda: next(left))
     assert [(each.scenario, each.seeds_played) for each in result.sweeps] == [(CHEAP, 2), (NAME, 1)]
     assert deadline(0.0)() and not deadline(None)() and not deadline(60.0)()
 
 
-def test_a_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
-    """What kills the process that plays it must not pass for clean, nor end the campaign."""
+def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
+    """A crash of the process that runs a seed must neither pass as clean nor end the campaign."""
     words = ("sweep", CHEAP, "--seeds", "4", "--jobs", "2", "--keep-going", "--json", str(tmp_path / "found.json"))
     done = kraftsim_with(DIES, tmp_path, *words)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -107,13 +109,13 @@ def compared():
     return check_identity((CHEAP,), seeds=range(1, 3))
 
 
-def test_the_same_seed_gives_the_same_bytes_in_four_processes(compared):
-    """Two hash seeds, forwards and backwards."""
+def test_same_seed_gives_the_same_bytes_in_four_processes(compared):
+    """Two hash seeds, in ascending and descending order of seeds."""
     assert (compared.seeds, compared.plays, compared.differing) == (2, 8, ())
 
 
-def test_runs_that_are_compared_may_have_less_to_do(compared):
-    """A knob is turned in all processes alike; one that the story does not have is named."""
+def test_compared_runs_may_have_a_smaller_workload(compared):
+    """A workload parameter is set in all processes alike; an unknown one is reported."""
     less = check_identity((CHEAP,), seeds=range(1, 3), terms=Terms(workload={"lines": 20}))
     assert (less.plays, less.differing) == (8, ())
     assert less.events < compared.events
@@ -121,8 +123,8 @@ def test_runs_that_are_compared_may_have_less_to_do(compared):
     assert CliRunner().invoke(kraftsim, words).exit_code == 3
 
 
-def test_a_campaign_with_other_work_is_replayed_with_it(tmp_path):
-    """Its knobs are in the line that replays a finding, and a journal goes on under the same ones only."""
+def test_campaign_with_another_workload_is_replayed_with_it(tmp_path):
+    """Its parameters are in the line that replays a finding, and a journal can be resumed only with the same ones."""
     journal, words = tmp_path / "journal.jsonl", ["sweep", NAME, "--seeds", "1", "--bug", BUG, "--jobs", "1"]
     done = CliRunner().invoke(kraftsim, [*words, "--work", "askers=1", "--resume", str(journal), "--out", str(tmp_path / "found")])
     command = next(line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line)
@@ -130,13 +132,13 @@ def test_a_campaign_with_other_work_is_replayed_with_it(tmp_path):
     again = command.split()[1:]
     place = Path(again[again.index("--out") + 1])
     assert place == tmp_path / "found" / f"{NAME}-1-again", "beside the run that was kept"
-    assert "was never exercised" not in done.output, "the campaign ended at what it found"
+    assert "was never exercised" not in done.output, "the campaign ended at its finding"
     assert "violated: " in CliRunner().invoke(kraftsim, again).output
     assert read_replay(place).request().work()["askers"] == 1
     assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 
-def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_path):
+def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path):
     """Otherwise the test above could not fail."""
     done = kraftsim_with(DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -144,8 +146,8 @@ def test_what_depends_on_the_hash_seed_is_found_and_its_first_event_named(tmp_pa
     assert "first event" in done.stdout
 
 
-def test_what_is_compared_and_not_clean_is_named(tmp_path):
-    """Four equal logs of a run that violates an invariant are no reason to pass it over."""
+def test_compared_run_with_a_violation_is_reported(tmp_path):
+    """Four equal logs of a run that violates an invariant are still a failure."""
     done = kraftsim_with("", tmp_path, "sweep", NAME, "--seeds", "1", "--bug", BUG, "--work", "askers=1", "--check-identity")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "0 of 1 seeds differ" in done.stdout
@@ -154,22 +156,22 @@ def test_what_is_compared_and_not_clean_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("option", [["--jobs", "2"], ["--out", "found"], ["--resume", "journal"], ["--spark", "local[2]"]])
-def test_options_that_comparing_has_no_use_for_are_refused(option):
-    """Rather than passed over in silence."""
+def test_options_without_effect_on_a_comparison_are_rejected(option):
+    """Instead of silently ignored."""
     done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--check-identity", *option])
     assert done.exit_code == 3
     assert option[0] in done.output
 
 
-def test_progress_says_rates_time_left_and_what_was_found():
-    """One line that a person reads while it runs."""
+def test_progress_line_has_rate_remaining_time_and_findings():
+    """One human-readable line while it runs."""
     progress = Progress(total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)})
     assert line(progress, 10.0) == "30/100 seeds, 2.0/s, 2.00 per CPU second, 0:35 left, 1 violated"
     assert faults(progress) == "armed/fired/bit: kill 5/4/3"
 
 
-def test_a_run_leaves_nothing_behind_in_its_process():
-    """Workers play thousands of seeds: a table that knows a simulation for ever would fill the memory of the machine."""
+def test_run_leaves_nothing_behind_in_its_process():
+    """Workers run thousands of seeds: a table that retains every simulation would fill the memory."""
     trigger = OnState(states=("leader",))
     whole = (Fault(kind="pause", target="leader", trigger=AtTime(at_ms=500), params={"duration_ms": 50}), Fault(kind="slow-disk", trigger=trigger))
     result = play_request(RunRequest(scenario=scenario(CHEAP), mode=Mode.SIM, seed=1, faults=whole))

@@ -1,4 +1,6 @@
-"""What each fault of a clock does: who reads it, who does not, and that afterwards it is right again, without a jump where there was none."""
+"""The effects of each clock fault: who observes it, who does not, and that the clock is correct afterwards, without a
+jump where there was none.
+"""
 
 import asyncio
 import itertools
@@ -9,7 +11,7 @@ from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.trigger import AtTime
 from kraftsim.world.simulated import Simulation
-from tests.simulate.struck_cluster import struck_cluster
+from tests.simulate.fault_cluster import fault_cluster
 
 SECOND = 1000
 ROWS = [
@@ -30,14 +32,14 @@ def sim():
         yield simulation
 
 
-def strike_with(sim, kind, **params):
-    strike = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=sim.now_ns // 1_000_000), params={"duration_ms": 0, **params}), sim)
+def inject(sim, kind, **params):
+    injection = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=sim.now_ns // 1_000_000), params={"duration_ms": 0, **params}), sim)
     sim.run_for(0)
-    return strike
+    return injection
 
 
 def times(sim, seconds, step=0.1):
-    """Return (true, wall, monotonic) in milliseconds since now, at every step, as a process on host a reads them."""
+    """Return (true, wall, monotonic) in milliseconds since the start, at every step, as a process on host a reads them."""
     clock, start = sim.world_of("a").clock, sim.now_ns // 1_000_000
     wall, monotonic, found = clock.wall_ms(), clock.monotonic_ms(), []
     for _ in range(round(seconds / step)):
@@ -52,14 +54,14 @@ def error_ms(sim):
 
 @pytest.mark.parametrize("target", ["leader", "broker-1"])
 @pytest.mark.parametrize(("kind", "params"), ROWS)
-def test_a_node_with_a_wrong_clock_keeps_every_promise(kind, params, target) -> None:
-    """Time-outs go by the monotonic clock; a wrong wall clock only shows in timestamps."""
-    with struck_cluster() as cluster:
+def test_node_with_a_wrong_clock_keeps_every_guarantee(kind, params, target) -> None:
+    """Timeouts use the monotonic clock; a wrong wall clock only shows in timestamps."""
+    with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
-        assert cluster.strike(kind, target, params).has_bitten
+        assert cluster.inject(kind, target, params).has_bitten
         assert cluster.host(target).process.incarnation == 1
         cluster.simulation.run_for(20)
-        assert abs(cluster.host(target).clock.error_ns) < 2, "led back to the nanosecond that divisions cost"
+        assert abs(cluster.host(target).clock.error_ns) < 2, "back to normal up to one nanosecond of rounding"
 
 
 def test_every_kind_of_the_family_has_a_row() -> None:
@@ -67,44 +69,44 @@ def test_every_kind_of_the_family_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("by_ms", [-3000, 3000])
-def test_an_offset_comes_and_goes_without_a_jump(sim, by_ms):
-    strike = strike_with(sim, "clock-offset", by_ms=by_ms)
+def test_offset_starts_and_ends_without_a_jump(sim, by_ms):
+    injection = inject(sim, "clock-offset", by_ms=by_ms)
     coming = times(sim, 8)
-    assert error_ms(sim) == by_ms and strike.has_bitten
-    strike.end()
+    assert error_ms(sim) == by_ms and injection.has_bitten
+    injection.end()
     going = times(sim, 8)
     assert error_ms(sim) == 0
     for steps in (coming, going):
         walls = [0, *(wall for _, wall, _ in steps)]
-        assert all(49 <= later - earlier <= 151 for earlier, later in itertools.pairwise(walls)), "half as fast to half as fast again"
+        assert all(49 <= later - earlier <= 151 for earlier, later in itertools.pairwise(walls)), "from half as fast to half as fast again"
         assert all(abs(monotonic - true) <= 1 for true, _, monotonic in steps)
 
 
 @pytest.mark.parametrize(("kind", "by_ms"), [("clock-jump-forward", 3_600_000), ("clock-jump-back", -10_000)])
-def test_a_jump_moves_the_wall_clock_alone_and_is_undone(sim, kind, by_ms):
+def test_jump_affects_only_the_wall_clock_and_is_undone(sim, kind, by_ms):
     clock = sim.world_of("a").clock
     before = clock.wall_ms()
-    strike = strike_with(sim, kind, by_ms=abs(by_ms))
-    assert clock.wall_ms() - before == by_ms and strike.has_bitten
+    injection = inject(sim, kind, by_ms=abs(by_ms))
+    assert clock.wall_ms() - before == by_ms and injection.has_bitten
     assert sim.world_of("b").clock.wall_ms() == before
     assert times(sim, 1)[-1] == (1000, 1000, 1000)
-    strike.end()
+    injection.end()
     assert clock.wall_ms() - before == 1000
 
 
-def test_a_frozen_clock_says_the_same_until_it_is_right_again(sim):
+def test_frozen_clock_does_not_advance_until_healed(sim):
     clock = sim.world_of("a").clock
-    strike = strike_with(sim, "clock-frozen")
+    injection = inject(sim, "clock-frozen")
     first = clock.wall_ms()
-    assert not strike.has_bitten, "nobody was told anything wrong yet"
-    assert {wall for _, wall, _ in times(sim, 2)} == {0} and strike.has_bitten
-    strike.end()
+    assert not injection.has_bitten, "no wrong time was read yet"
+    assert {wall for _, wall, _ in times(sim, 2)} == {0} and injection.has_bitten
+    injection.end()
     assert clock.wall_ms() - first == 2000
 
 
-def test_a_drift_moves_both_clocks_and_their_timers(sim):
-    """A clock that is twice as fast lets a second pass in half of one; afterwards the monotonic clock keeps its lead and the wall clock loses it."""
-    strike = strike_with(sim, "clock-drift", ppm=1_000_000)
+def test_drift_affects_both_clocks_and_their_timers(sim):
+    """With a clock twice as fast a second takes half of one; afterwards the monotonic clock keeps its lead and the wall clock loses it."""
+    injection = inject(sim, "clock-drift", ppm=1_000_000)
 
     async def wait():
         before = sim.now_ns
@@ -112,33 +114,33 @@ def test_a_drift_moves_both_clocks_and_their_timers(sim):
         return sim.now_ns - before
 
     assert sim.run_until(sim.spawn("a", wait())) == 500_000_000
-    assert times(sim, 2)[-1] == (2000, 4000, 4000) and strike.has_bitten
-    strike.end()
+    assert times(sim, 2)[-1] == (2000, 4000, 4000) and injection.has_bitten
+    injection.end()
     assert error_ms(sim) == 2500
     back = times(sim, 10)
     assert error_ms(sim) == 0 and [monotonic - true for true, _, monotonic in back] == [0] * 100
     assert all(later[1] >= earlier[1] for earlier, later in itertools.pairwise(back))
 
 
-def test_faults_of_one_clock_add_up_and_each_takes_back_its_own(sim):
-    strikes = [strike_with(sim, "clock-jump-forward", by_ms=5000), strike_with(sim, "clock-jump-back", by_ms=1000)]
-    strikes += [strike_with(sim, "clock-drift", ppm=ppm) for ppm in (100_000, -100_000)]
+def test_faults_of_one_clock_add_up_and_end_separately(sim):
+    injections = [inject(sim, "clock-jump-forward", by_ms=5000), inject(sim, "clock-jump-back", by_ms=1000)]
+    injections += [inject(sim, "clock-drift", ppm=ppm) for ppm in (100_000, -100_000)]
     assert error_ms(sim) == 4000
     sim.run_for(3)
     assert error_ms(sim) == 4000
-    strikes[0].end()
+    injections[0].end()
     assert error_ms(sim) == -1000
-    strikes[3].end()
+    injections[3].end()
     sim.run_for(1)
     assert error_ms(sim) == -900
-    for strike in strikes:
-        strike.end()
+    for injection in injections:
+        injection.end()
     sim.run_for(5)
     assert error_ms(sim) == 0
 
 
-def test_a_clock_that_nobody_reads_bites_nobody(sim):
-    strike = strike_with(sim, "clock-jump-forward")
+def test_clock_fault_without_a_reader_has_no_effect(sim):
+    injection = inject(sim, "clock-jump-forward")
     sim.run_for(1)
     sim.world_of("b").clock.wall_ms()
-    assert strike.has_fired and not strike.has_bitten
+    assert injection.has_fired and not injection.has_bitten

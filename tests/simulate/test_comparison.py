@@ -1,4 +1,6 @@
-"""The comparison of designs: its oracle counts exactly, a quiet run harms nobody, and a zombie tells designs with a fence from those without."""
+"""The comparison of designs: its oracle counts exactly, a run without faults is clean, and a zombie separates designs
+with fencing from those without.
+"""
 
 from pathlib import Path
 
@@ -23,11 +25,11 @@ ZOMBIE = Plan(
     ),
     bursts=(1, 1, 1),
 )
-"""A writer that stands still with records under way, and goes on when a successor has written for a second and a half."""
+"""A writer that is paused with records in flight, and resumes when a successor has written for a second and a half."""
 
 
 @pytest.mark.parametrize(
-    "keys, told, counted",
+    "keys, acknowledged, counted",
     [
         (["0.0", "0.1", "0.2"], ["0.0"], LogCount(doubled=0, lost=0, missing=0, disordered=0)),
         (["0.0", "0.1", "0.1", "0.2", "0.1"], [], LogCount(doubled=2, lost=0, missing=0, disordered=0)),
@@ -37,11 +39,11 @@ ZOMBIE = Plan(
         ([], ["0.0", "0.1", "0.2"], LogCount(doubled=0, lost=3, missing=0, disordered=0)),
     ],
 )
-def test_the_oracle_counts_copies_and_gaps(keys, told, counted):
-    assert count_logs({0: keys}, 3, told) == counted
+def test_oracle_counts_duplicates_and_gaps(keys, acknowledged, counted):
+    assert count_logs({0: keys}, 3, acknowledged) == counted
 
 
-def test_silence_is_the_time_from_a_kill_to_the_next_acknowledgement_of_who_still_works():
+def test_pause_is_measured_from_the_kill_to_the_next_acknowledgement():
     times = {0: [1_000_000, 50_000_000], 1: [1_000_000, 9_000_000]}
     assert longest_silence_ms([2_000_000], times, {0: 60_000_000, 1: 60_000_000}) == 48
     assert longest_silence_ms([2_000_000], times, {0: 1_500_000, 1: 60_000_000}) == 7
@@ -49,7 +51,7 @@ def test_silence_is_the_time_from_a_kill_to_the_next_acknowledgement_of_who_stil
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_where_nothing_happens_every_design_writes_every_record_once(system: System):
+def test_without_faults_every_design_writes_every_record_once(system: System):
     found = play(system, QUIET)
     assert (found.doubled, found.lost, found.missing, found.disordered, found.refusals, found.trouble) == (0, 0, 0, 0, 0, None)
     assert found.records == 60 and found.ids_used == 3
@@ -62,18 +64,18 @@ def test_where_nothing_happens_every_design_writes_every_record_once(system: Sys
         *(("kafka-transactions-3.9", True), ("kafka-transactions-1", True), ("kafka-transactions-2", True)),
     ],
 )
-def test_a_zombie_doubles_records_where_nobody_shuts_it_out(name: str, is_fenced: bool):
+def test_zombie_duplicates_records_unless_it_is_fenced(name: str, is_fenced: bool):
     found = play(system_named(name), ZOMBIE)
     assert (found.doubled == 0) is is_fenced and (found.fenced > 0) is is_fenced
     assert (found.lost, found.trouble) == (0, None)
 
 
-def test_version_2_of_transactions_saves_the_requests_that_version_1_has_in_common_with_3_9():
+def test_transaction_version_2_saves_requests_against_version_1_and_3_9():
     requests = [play(system_named(f"kafka-transactions-{name}"), QUIET).requests for name in ("3.9", "1", "2")]
     assert abs(requests[0] - requests[1]) <= 6 and requests[2] < requests[1] - 6
 
 
-def test_the_same_seed_gives_the_same_outcome():
+def test_same_seed_gives_the_same_outcome():
     for name in ("kafka-since-2.5", "lease-pid"):
         assert play(system_named(name), plan_of(3)) == play(system_named(name), plan_of(3))
     assert plan_of(3) == plan_of(3) != plan_of(4)
@@ -89,7 +91,7 @@ def test_one_command_writes_the_report(tmp_path: Path):
 
 
 @pytest.mark.spark
-def test_spark_adds_up_to_the_same(tmp_path: Path):
-    played = compare([1, 2], ["lease-pid", "kafka-since-2.5"])
-    assert rows_by_spark(write_outcomes(played, tmp_path), "local[2]") == rows_of(played.outcomes)
-    assert write_report(rows_of(played.outcomes), {"x": 1.0}, "again", tmp_path)[0].exists()
+def test_spark_computes_the_same_sums(tmp_path: Path):
+    result = compare([1, 2], ["lease-pid", "kafka-since-2.5"])
+    assert rows_by_spark(write_outcomes(result, tmp_path), "local[2]") == rows_of(result.outcomes)
+    assert write_report(rows_of(result.outcomes), {"x": 1.0}, "again", tmp_path)[0].exists()

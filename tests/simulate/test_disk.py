@@ -1,4 +1,4 @@
-"""The simulated disk: what survives a kill, what a power loss takes, and how disks refuse."""
+"""The simulated disk: what survives a kill and a power loss, and how disks fail."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ def reboot(sim, *, power_loss):
     return lost
 
 
-def test_a_file_behaves_as_on_a_real_disk(sim):
+def test_file_behaves_as_on_a_real_disk(sim):
     disk = disk_of(sim)
     file = disk.open(LOG)
     assert file.append([b"abc", memoryview(b"de")]) == 0 and file.append([b"fg"]) == 5
@@ -62,8 +62,8 @@ def test_a_file_behaves_as_on_a_real_disk(sim):
     ],
     ids=["append", "read", "slice", "size", "truncate", "flush"],
 )
-def test_a_file_that_was_closed_is_of_no_use(sim, use):
-    """On a real disk there is no descriptor any more. It is always a mistake of ours, and no broken disk, so that it ends the run."""
+def test_closed_file_cannot_be_used(sim, use):
+    """On a real disk its descriptor is gone. It is always a bug in kraftsim, not a broken disk, so it ends the run."""
     file = disk_of(sim).open(LOG)
     file.append([b"abc"])
     file.close()
@@ -72,7 +72,7 @@ def test_a_file_that_was_closed_is_of_no_use(sim, use):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_a_file_that_is_closed_during_a_flush_is_flushed_all_the_same(sim):
+def test_file_closed_during_a_flush_is_still_flushed(sim):
     async def work():
         file = disk_of(sim).open(LOG)
         file.append([b"abc"])
@@ -87,13 +87,13 @@ def test_a_file_that_is_closed_during_a_flush_is_flushed_all_the_same(sim):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_a_kill_keeps_what_was_written_flushed_or_not(sim):
+def test_kill_keeps_written_data_flushed_or_not(sim):
     disk_of(sim).open(LOG).append([b"abc"])
     assert reboot(sim, power_loss=False) == 0
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_a_power_loss_keeps_what_was_flushed_and_named(sim):
+def test_power_loss_keeps_flushed_data_and_names(sim):
     async def write():
         file = disk_of(sim).open(LOG)
         file.append([b"abc"])
@@ -106,8 +106,10 @@ def test_a_power_loss_keeps_what_was_flushed_and_named(sim):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_fates_of_unflushed_bytes_and_names():
-    """A power loss loses everything, a torn end, some sectors or nothing: every fate occurs, and never a byte that was not written."""
+def test_outcomes_of_unflushed_bytes_and_names():
+    """A power loss removes all unflushed data, leaves a torn end or some sectors, or removes nothing: each outcome
+    occurs, and never a byte that was not written.
+    """
     fates, names = set(), set()
     written = bytes(range(1, 251)) * 10
     for seed in range(60):
@@ -138,7 +140,7 @@ def test_fates_of_unflushed_bytes_and_names():
     assert names == {True, False}
 
 
-def test_an_unflushed_truncation_may_come_undone():
+def test_unflushed_truncation_may_be_undone():
     sizes = set()
     for seed in range(20):
         with Simulation(seed) as sim:
@@ -158,8 +160,8 @@ def test_an_unflushed_truncation_may_come_undone():
     assert sizes == {b"0123456789", b"0123"}
 
 
-def test_replace_leaves_the_old_or_the_new_file_at_every_moment():
-    """The crash comes after k nanoseconds, for many k; at the end the new file is there for sure."""
+def test_replace_leaves_the_old_or_the_new_file_at_any_time():
+    """The crash comes after k nanoseconds, for many k; at the end the new file is certain to be there."""
     for power_loss in (True, False):
         seen = []
         for step in range(40):
@@ -174,17 +176,17 @@ def test_replace_leaves_the_old_or_the_new_file_at_every_moment():
         assert seen[0] == b"old" and seen[-1] == b"new one"
 
 
-def test_a_flush_that_is_refused_forgets_what_was_dirty(sim):
+def test_failed_flush_discards_dirty_data(sim):
     """A second flush succeeds and makes nothing durable (fsyncgate)."""
     faults = sim.host("a").platter.faults
-    bites = []
+    effects = []
 
     async def write():
         file = disk_of(sim).open(LOG)
         file.append([b"0123456789"])
         await file.flush()
         await disk_of(sim).flush_directory("t-0")
-        faults.refusals.append(FlushRefusal(bite=bites.append))
+        faults.refusals.append(FlushRefusal(bite=effects.append))
         file.append([b"doomed"])
         with pytest.raises(OSError) as refused:
             await file.flush()
@@ -194,12 +196,12 @@ def test_a_flush_that_is_refused_forgets_what_was_dirty(sim):
         assert file.read(0, 100) == b"0123456789doomedfine"
 
     run(sim, write())
-    assert bites
+    assert effects
     assert reboot(sim, power_loss=True) == 6
     assert disk_of(sim).read(LOG) == b"0123456789" + bytes(6) + b"fine"
 
 
-def test_a_full_disk_takes_a_part_and_refuses(sim):
+def test_full_disk_writes_a_part_and_fails(sim):
     file = disk_of(sim).open(LOG)
     full = Full(bite=lambda effect: None)
     sim.host("a").platter.faults.full.append(full)
@@ -211,13 +213,13 @@ def test_a_full_disk_takes_a_part_and_refuses(sim):
     assert file.append([b"x"]) == file.size_bytes - 1
 
 
-def test_a_slow_disk_is_slow(sim):
+def test_slow_disk_is_slow(sim):
     sim.host("a").platter.faults.slow.append(Slowness(factor=100, bite=lambda effect: None))
     run(sim, disk_of(sim).open(LOG).flush())
     assert sim.now_ns >= 50_000_000
 
 
-def test_a_cancelled_flush_still_happens(sim):
+def test_cancelled_flush_still_happens(sim):
     async def write():
         file = disk_of(sim).open(LOG)
         await disk_of(sim).flush_directory("t-0")
@@ -231,7 +233,7 @@ def test_a_cancelled_flush_still_happens(sim):
     assert sim.host("a").platter.unflushed_bytes == 0
 
 
-def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
+def test_two_flushes_of_one_file_cover_the_writes_before_each(sim):
     async def write():
         file = disk_of(sim).open(LOG)
         inode = sim.host("a").platter.names[LOG]
@@ -246,7 +248,7 @@ def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
         file.truncate(0)
         file.append([b"xyz"])
         await second
-        assert inode.flushed_bytes == 0, "what was written after a truncation is not covered by a flush that began before it"
+        assert inode.flushed_bytes == 0, "data written after a truncation is not covered by an earlier flush"
 
     run(sim, write())
 
@@ -267,12 +269,12 @@ def test_two_flushes_of_one_file_cover_what_was_written_before_each(sim):
         ("log.1f", FileClass.OTHER),
     ],
 )
-def test_files_are_classed_by_their_names(path, kind):
+def test_files_are_classified_by_name(path, kind):
     assert file_class(path) is kind
 
 
-def test_a_directory_that_got_another_name_has_the_one_or_the_other_after_a_power_loss():
-    """Never a part of it under each; once the root is flushed it is the new one for sure."""
+def test_renamed_directory_has_one_of_the_names_after_a_power_loss():
+    """Never a part of it under each; once the root is flushed it has the new one for certain."""
     found = set()
     for seed in range(30):
         for flushes in (False, True):

@@ -1,4 +1,6 @@
-"""What each fault of a disk does to a node: it recovers, or it goes down with one line that says why, and nothing is left once it is healed."""
+"""The effects of each disk fault on a node: it recovers, or it stops with one line that has the reason, and nothing
+remains once it is healed.
+"""
 
 import asyncio
 import errno
@@ -17,8 +19,8 @@ from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate, Inode
 from kraftsim.world.simulated.platter import Names, Wreck
 from protocol.errors import ErrorCode
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from tests.simulate.fault_cluster import fault_cluster
 from tests.simulate.quorum_runs import QuorumRun
-from tests.simulate.struck_cluster import struck_cluster
 
 FOLLOWER, BROKER = "controller-102", "broker-1"
 LOG = FileClass.METADATA_LOG
@@ -26,7 +28,7 @@ MIDDLE_OF_A_WRITE = OnDisk(operation="flush", file_class=LOG, host=FOLLOWER, nth
 AFTER_A_RENAME = OnDisk(operation="rename", file_class=FileClass.CHECKPOINT, host=FOLLOWER, nth=1, moment="after")
 OFTEN_CHECKPOINTED = {"log.flush.offset.checkpoint.interval.ms": "200"}
 
-STAYS, GOES_DOWN, COMES_BACK, REFUSES = "stays up", "goes down", "dies and comes back", "does not start before it is healed"
+STAYS, GOES_DOWN, RESTARTS, REFUSES = "stays up", "goes down", "dies and comes back", "does not start before it is healed"
 
 ROWS = [
     ("disk-full", FOLLOWER, None, {}, GOES_DOWN),
@@ -39,34 +41,34 @@ ROWS = [
     ("stuck-flush", BROKER, None, {"duration_ms": 3000}, STAYS),
     ("read-error", "leader", None, {"file_class": "metadata-log"}, GOES_DOWN),
     ("read-error", BROKER, None, {"file_class": "checkpoint"}, GOES_DOWN),
-    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "prefix"}, COMES_BACK),
-    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "holes"}, COMES_BACK),
-    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "zeros"}, COMES_BACK),
-    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "none"}, COMES_BACK),
-    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "some"}, COMES_BACK),
-    ("truncated-snapshot", FOLLOWER, None, {}, COMES_BACK),
-    ("bit-rot", FOLLOWER, None, {"file_class": "metadata-log"}, COMES_BACK),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "prefix"}, RESTARTS),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "holes"}, RESTARTS),
+    ("torn-write", FOLLOWER, MIDDLE_OF_A_WRITE, {"shape": "zeros"}, RESTARTS),
+    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "none"}, RESTARTS),
+    ("lost-name", FOLLOWER, AFTER_A_RENAME, {"kept": "some"}, RESTARTS),
+    ("truncated-snapshot", FOLLOWER, None, {}, RESTARTS),
+    ("bit-rot", FOLLOWER, None, {"file_class": "metadata-log"}, RESTARTS),
     ("bit-rot", FOLLOWER, None, {"file_class": "quorum-state"}, REFUSES),
-    ("misdirected-write", FOLLOWER, None, {"file_class": "metadata-log"}, COMES_BACK),
-    ("lost-disk", BROKER, None, {}, COMES_BACK),
-    ("old-disk-image", BROKER, None, {}, COMES_BACK),
+    ("misdirected-write", FOLLOWER, None, {"file_class": "metadata-log"}, RESTARTS),
+    ("lost-disk", BROKER, None, {}, RESTARTS),
+    ("old-disk-image", BROKER, None, {}, RESTARTS),
     ("lying-flush", BROKER, None, {}, REFUSES),
 ]
 KINDS = sorted({row[0] for row in ROWS})
 
 
 @pytest.mark.parametrize(("kind", "target", "trigger", "params", "outcome"), ROWS)
-def test_a_node_survives_its_disk_or_says_why_not(kind, target, trigger, params, outcome) -> None:
-    """Apache Kafka halts when its only log directory fails; whoever was only killed, or lost its power, recovers by itself."""
-    with struck_cluster() as cluster:
+def test_node_recovers_from_a_disk_fault_or_reports_why_not(kind, target, trigger, params, outcome) -> None:
+    """Apache Kafka halts when its only log directory fails; a node that was only killed, or lost power, recovers by itself."""
+    with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
-        struck = cluster.strike(kind, target, params, trigger)
-        assert struck.has_bitten
+        injection = cluster.inject(kind, target, params, trigger)
+        assert injection.has_bitten
         incarnation = cluster.host(target).process.incarnation
         reasons = [event.reason for event in cluster.of(NodeFailed, target)]
         if outcome is GOES_DOWN or outcome is REFUSES:
             assert reasons and all("\n" not in reason for reason in reasons), "in one line"
-            assert outcome is REFUSES or all(" failed: " in reason and cluster.of(DiskFailed, target) for reason in reasons), "and says what of"
+            assert outcome is REFUSES or all(" failed: " in reason and cluster.of(DiskFailed, target) for reason in reasons), "and has the reason"
             assert incarnation == (2 if outcome is GOES_DOWN else 3)
         else:
             assert reasons == [] and incarnation == (1 if outcome is STAYS else 2)
@@ -76,39 +78,39 @@ def test_every_kind_of_the_family_has_a_row() -> None:
     assert [kind.name for kind in FAULTS.all() if kind.family.value == "disk"] == KINDS
 
 
-def test_a_torn_tail_is_cut_and_copied_again() -> None:
-    """What was not flushed was not acknowledged."""
-    with struck_cluster() as cluster:
-        cluster.strike("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
+def test_torn_tail_is_truncated_and_replicated_again() -> None:
+    """Unflushed records were not acknowledged."""
+    with fault_cluster() as cluster:
+        cluster.inject("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
         (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.cut_bytes)
         assert cluster.controller(FOLLOWER).raft.log_end_offset > recovered.next_offset
 
 
-def test_rot_below_the_recovery_point_keeps_a_voter_from_starting_until_the_disk_reads_right_again() -> None:
-    """It would forget what it acknowledged. The log is left as it was found, so that nothing is lost for good."""
-    with struck_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
+def test_corruption_below_the_recovery_point_stops_a_voter_until_healed() -> None:
+    """It would lose what it acknowledged. The log is left unchanged, so that nothing is lost for good."""
+    with fault_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
         path = cluster.host(FOLLOWER).platter.durable_files(LOG)[0]
-        struck = cluster.strike("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
-        assert struck.has_bitten
+        injection = cluster.inject("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
+        assert injection.has_bitten
         (reason,) = [event.reason for event in cluster.of(NodeFailed, FOLLOWER)]
         assert "is damaged at offset" in reason and "records that were committed may be gone" in reason
         assert [event.cut_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], path
 
 
-def test_a_snapshot_that_is_cut_short_keeps_a_node_from_starting_if_its_log_begins_behind_it() -> None:
-    """There is nothing else that knows what the snapshot covers. Healed, it starts."""
+def test_truncated_snapshot_prevents_a_start_if_the_log_begins_behind_it() -> None:
+    """Its records exist nowhere else. Healed, the node starts."""
     settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
-    with struck_cluster(settings=settings) as cluster:
-        struck = cluster.strike("truncated-snapshot", BROKER, {"duration_ms": 3000})
-        assert struck.has_bitten
+    with fault_cluster(settings=settings) as cluster:
+        injection = cluster.inject("truncated-snapshot", BROKER, {"duration_ms": 3000})
+        assert injection.has_bitten
         assert cluster.of(DiskFailed, BROKER)[0].reason.startswith("it ends at position")
         assert "is damaged" in cluster.of(NodeFailed, BROKER)[0].reason
         assert cluster.host(BROKER).process.incarnation == 3
 
 
-def test_an_old_snapshot_that_is_damaged_takes_the_node_down_when_it_is_looked_at() -> None:
-    """The node runs on the newest one; whether the oldest has had its time cannot be read from it any more."""
-    with struck_cluster(settings={"metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
+def test_damaged_old_snapshot_stops_the_node_when_it_is_read() -> None:
+    """The node runs on the newest one; whether the oldest has expired cannot be read any more."""
+    with fault_cluster(settings={"metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
         cluster.simulation.run_for(10)
         platter = cluster.host(BROKER).platter
         snapshots = [path for path in platter.durable_files(FileClass.CHECKPOINT) if path.endswith(".checkpoint")]
@@ -122,8 +124,8 @@ def test_an_old_snapshot_that_is_damaged_takes_the_node_down_when_it_is_looked_a
         assert "the oldest snapshot is damaged: it ends at position 0" in failed.reason
 
 
-def test_a_file_that_is_damaged_is_not_damaged_again() -> None:
-    """Two damages that overlap could not be healed apart: whichever went first would leave what the other had done."""
+def test_damaged_file_is_not_damaged_again() -> None:
+    """Two overlapping damages could not be healed separately: the first healing would restore the other's damage."""
     with Simulation(1) as simulation:
         host = simulation.add_host("node")
         host.platter.names = {"whole": Inode(b"abcdef"), "cut": Inode(b"abcdef")}
@@ -131,50 +133,50 @@ def test_a_file_that_is_damaged_is_not_damaged_again() -> None:
         assert sound_files(host, ["whole", "cut"]) == ["whole"]
 
 
-def test_a_broker_without_its_disk_is_another_directory() -> None:
-    """A new directory id, as after formatting: nobody takes it for the disk that held the records (KIP-858)."""
-    with struck_cluster() as cluster:
+def test_broker_without_its_disk_has_another_directory_id() -> None:
+    """As after formatting: it is not mistaken for the disk that had the records (KIP-858)."""
+    with fault_cluster() as cluster:
         before = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
-        cluster.strike("lost-disk", BROKER, {})
+        cluster.inject("lost-disk", BROKER, {})
         after = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
         assert b"directory.id=" in before and b"directory.id=" in after and before != after
 
 
-def test_a_voter_that_lost_its_disk_is_a_stranger_until_it_joins_again() -> None:
-    """With voters that stand in the log: a new directory id has no vote, whatever its node id; the old one leaves, the new one joins (KIP-853)."""
+def test_voter_that_lost_its_disk_must_rejoin_the_quorum() -> None:
+    """With voters in the log a new directory id has no vote, whatever its node id; the old one is removed, the new one added (KIP-853)."""
     with Simulation(2) as simulation:
         run = QuorumRun(simulation, 2, first_voters=3)
         run.cluster.start()
         simulation.run_until(lambda: run.leader is not None, limit_s=30)
         lost = next(name for name in run.names if name != run.leader)
         old = run.key_of(lost)
-        strike = arm(Fault(kind="lost-disk", target=lost, trigger=AtTime(at_ms=simulation.now_ns // 1_000_000)), simulation)
-        asker = run.begin_to_ask(3000)
-        simulation.run_until(asker, limit_s=60)
+        injection = arm(Fault(kind="lost-disk", target=lost, trigger=AtTime(at_ms=simulation.now_ns // 1_000_000)), simulation)
+        requester = run.begin_to_ask(3000)
+        simulation.run_until(requester, limit_s=60)
         new = run.key_of(lost)
         quorum = run.controller(lost).raft.quorum
-        assert strike.has_bitten and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
+        assert injection.has_bitten and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
         gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id)
         assert run.ask_leader(gone).error_code == ErrorCode.NONE
         assert run.ask_leader(run.joining(lost)).error_code == ErrorCode.NONE
         simulation.run_until(lambda: run.controller(lost).raft.quorum.is_voter, limit_s=30)
         simulation.kill(next(name for name in run.names if name not in (lost, run.leader)))
         simulation.run_for(5)
-        assert run.leader is not None and len(set(asker.result())) == 3000, "with the one that joined there is a majority again"
+        assert run.leader is not None and len(set(requester.result())) == 3000, "with the added voter there is a majority again"
         assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])
 
 
-def test_a_quorum_commits_without_a_leader_whose_flushes_do_not_return() -> None:
-    """Two of three have it on disk; the leader's own copy is not needed."""
-    with struck_cluster() as cluster:
+def test_quorum_commits_while_the_leaders_flushes_hang() -> None:
+    """Two of three have the records on disk; the leader's own flush is not needed."""
+    with fault_cluster() as cluster:
         leader = cluster.leader
-        struck = arm(Fault(kind="stuck-flush", target=leader, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
+        injection = arm(Fault(kind="stuck-flush", target=leader, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
         cluster.simulation.run_for(0.1)
         before = cluster.controller(leader).raft.high_watermark or 0
         cluster.simulation.run_for(1)
-        assert struck.has_bitten and cluster.leader == leader
+        assert injection.has_bitten and cluster.leader == leader
         assert (cluster.controller(leader).raft.high_watermark or 0) > before
-        struck.end()
+        injection.end()
 
 
 # The disk itself ----------------------------------------------------------------------------------------------------------------------------------
@@ -221,8 +223,8 @@ def torn(seed, fate, before=700):
         return left
 
 
-def test_sectors_are_kept_and_lost_whole_in_any_order():
-    """A sector of 512 bytes is all there or not at all; what was flushed before shares its sector with what was not."""
+def test_sectors_survive_or_are_lost_whole_in_any_order():
+    """A sector of 512 bytes is complete or lost; flushed bytes may share a sector with unflushed ones."""
     first = SECTOR_BYTES - 700 % SECTOR_BYTES
     ends = [first, *range(first + SECTOR_BYTES, len(WRITTEN), SECTOR_BYTES), len(WRITTEN)]
     later_without_earlier = 0
@@ -237,8 +239,8 @@ def test_sectors_are_kept_and_lost_whole_in_any_order():
     assert torn(1, Fate.ZEROS) == bytes(len(WRITTEN)) and torn(1, Fate.KEPT) == WRITTEN and torn(1, Fate.LOST) == b""
 
 
-def test_names_come_undone_in_the_reverse_order_of_their_journal():
-    """Of three changes the last is gone at least; a later one is never there without the earlier ones."""
+def test_names_are_undone_in_the_reverse_order_of_their_journal():
+    """Of three changes at least the last is lost; a later one never survives without the earlier ones."""
     seen = set()
     for seed in range(20):
         with Simulation(seed) as sim:
@@ -258,8 +260,8 @@ def test_names_come_undone_in_the_reverse_order_of_their_journal():
     assert seen == {(("old",), 3), (("first", "old"), 2), (("first",), 1)}
 
 
-def test_names_that_were_flushed_stay_as_they_are():
-    """What the directory knows is in no journal any more: a file that was made and deleted, both durably, does not come back."""
+def test_flushed_names_are_permanent():
+    """They are not in the journal any more: a file that was durably created and deleted does not reappear."""
     for seed in range(10):
         with Simulation(seed) as sim:
             sim.add_host("a")
@@ -272,7 +274,7 @@ def test_names_that_were_flushed_stay_as_they_are():
             assert list(sim.host("a").platter.names) == []
 
 
-def test_a_rename_that_was_not_flushed_comes_undone(sim):
+def test_unflushed_rename_is_undone(sim):
     """The old file is back under its name, the new one under its temporary one."""
     run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
     arm(Fault(kind="lost-name", trigger=OnDisk(operation="rename", file_class=FileClass.QUORUM_STATE, nth=1, moment="after")), sim)
@@ -281,20 +283,20 @@ def test_a_rename_that_was_not_flushed_comes_undone(sim):
     assert disk_of(sim).read("meta/quorum-state") == b"old" and sim.world_of("a").incarnation == 2
 
 
-def test_a_lying_flush_shows_when_the_power_goes_and_only_then(sim):
-    bites = []
+def test_false_flush_shows_only_after_a_power_loss(sim):
+    effects = []
     lies = sim.host("a").platter.faults.lies
-    lies.append(LyingFlush(bite=bites.append))
+    lies.append(LyingFlush(bite=effects.append))
     run(sim, flushed(disk_of(sim), PATH, b"x" * 2000))
     sim.kill("a")
     sim.restart("a")
-    assert disk_of(sim).read(PATH) == b"x" * 2000 and not bites
-    assert sim.cut_power("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(bites) == 1
+    assert disk_of(sim).read(PATH) == b"x" * 2000 and not effects
+    assert sim.cut_power("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(effects) == 1
 
 
-def test_flushes_that_are_stuck_end_in_order_once_they_are_released(sim):
-    bites, ended = [], []
-    stuck = StuckFlush(kind=FileClass.PARTITION_LOG, bite=bites.append)
+def test_stuck_flushes_end_in_order_once_released(sim):
+    effects, ended = [], []
+    stuck = StuckFlush(kind=FileClass.PARTITION_LOG, bite=effects.append)
     sim.host("a").platter.faults.stuck.append(stuck)
 
     async def flush_both(disk):
@@ -308,15 +310,15 @@ def test_flushes_that_are_stuck_end_in_order_once_they_are_released(sim):
 
     done = sim.spawn("a", flush_both(disk_of(sim)))
     sim.run_for(5)
-    assert ended == ["quorum-state"] and len(bites) == 1
+    assert ended == ["quorum-state"] and len(effects) == 1
     sim.host("a").platter.faults.stuck.remove(stuck)
     stuck.release()
     sim.run_until(done)
     assert ended == ["quorum-state", PATH] and sim.now_ns < 5_010_000_000
 
 
-def test_the_tail_of_slow_flushes_is_long_and_does_not_shift_the_others(sim):
-    """The other flushes take as long as without it: what a fault draws, it draws from a stream of its own."""
+def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
+    """The other flushes take the same time: a fault draws from its own random stream."""
 
     def times(tail):
         with Simulation(5) as sim:
@@ -339,8 +341,8 @@ def test_the_tail_of_slow_flushes_is_long_and_does_not_shift_the_others(sim):
     assert 2 <= len(slow) <= 25 and min(slow) > max(usual) and max(slow) > 4 * min(slow)
 
 
-def test_of_two_faults_that_slow_a_disk_the_worse_counts_and_what_is_under_way_ends_with_the_last(sim):
-    """A flush of a thousand times its time must not outlive the fault that made it so slow."""
+def test_of_two_slow_disk_faults_the_worse_applies(sim):
+    """Operations in flight end with the last fault: a flush a thousand times slower must not outlive the fault that slowed it."""
     faults = sim.host("a").platter.faults
     recover = [faults.slow_down(Slowness(factor=factor, bite=lambda effect: None)) for factor in (10_000, 1000)]
     recover.append(faults.slow_down(SlowTail(permille=1000, limit_ns=10**12, bite=lambda effect: None)))
@@ -360,8 +362,8 @@ def test_of_two_faults_that_slow_a_disk_the_worse_counts_and_what_is_under_way_e
     assert done.done() and faults.late == []
 
 
-def test_a_disk_is_full_at_a_byte_of_a_class_of_files(sim):
-    """Other files go on."""
+def test_disk_is_full_at_a_byte_of_a_file_class(sim):
+    """Other files are not affected."""
     arm(Fault(kind="disk-full", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_bytes": 7}), sim)
     sim.run_for(0)
     file = disk_of(sim).open(PATH)
@@ -372,57 +374,57 @@ def test_a_disk_is_full_at_a_byte_of_a_class_of_files(sim):
     disk_of(sim).open("quorum-state").append([b"x" * 100])
 
 
-def test_a_read_that_touches_a_bad_range_is_refused(sim):
+def test_read_of_a_bad_range_fails(sim):
     run(sim, flushed(disk_of(sim), PATH, bytes(2000)))
-    struck = arm(Fault(kind="read-error", target="a", trigger=AtTime(at_ms=0), params={"first": 512, "bytes": 512, "duration_ms": 0}), sim)
+    cluster = arm(Fault(kind="read-error", target="a", trigger=AtTime(at_ms=0), params={"first": 512, "bytes": 512, "duration_ms": 0}), sim)
     sim.run_for(0)
     file = disk_of(sim).open(PATH)
-    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not struck.has_bitten
+    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not cluster.has_bitten
     for refuse in (lambda: file.read(0, 513), lambda: file.read(1023, 1), lambda: disk_of(sim).read(PATH)):
         with pytest.raises(OSError, match="Input/output error"):
             refuse()
-    struck.end()
+    cluster.end()
     assert disk_of(sim).read(PATH) == bytes(2000)
 
 
 @pytest.mark.parametrize("kind", ["bit-rot", "misdirected-write"])
-def test_rot_comes_to_light_with_the_next_incarnation_and_goes_when_it_is_healed(sim, kind):
+def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
     content = b"".join(bytes([number]) * SECTOR_BYTES for number in range(1, 5))
     run(sim, flushed(disk_of(sim), PATH, content))
-    struck = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    cluster = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
     assert disk_of(sim).read(PATH) == content
     sim.run_for(0.1)
-    assert sim.world_of("a").incarnation == 2 and not struck.has_bitten
+    assert sim.world_of("a").incarnation == 2 and not cluster.has_bitten
     found = disk_of(sim).read(PATH)
-    assert struck.has_bitten and len(found) == len(content)
+    assert cluster.has_bitten and len(found) == len(content)
     differing = [at for at, byte in enumerate(found) if byte != content[at]]
     assert len(differing) == (1 if kind == "bit-rot" else 2 * SECTOR_BYTES)
     sim.kill("a", power_loss=True)
     sim.restart("a")
     assert disk_of(sim).read(PATH) == found, "a medium stays as it is"
-    struck.end()
+    cluster.end()
     assert disk_of(sim).read(PATH) == content
 
 
-def test_what_was_written_over_rot_is_not_undone(sim):
+def test_data_written_over_corruption_is_not_undone(sim):
     run(sim, flushed(disk_of(sim), PATH, b"0123456789"))
-    struck = arm(Fault(kind="bit-rot", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    cluster = arm(Fault(kind="bit-rot", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
     sim.run_for(0.1)
     file = disk_of(sim).open(PATH)
     file.truncate(0)
     file.append([b"abcdefghij"])
-    struck.end()
+    cluster.end()
     assert file.read(0, 99) == b"abcdefghij"
 
 
-def test_an_old_image_is_found_as_it_was_and_a_lost_disk_is_empty(sim):
+def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim):
     run(sim, flushed(disk_of(sim), PATH, b"old"))
-    struck = arm(Fault(kind="old-disk-image", target="a", trigger=AtTime(at_ms=100), params={"age_ms": 1000, "after_ms": 10}), sim)
+    cluster = arm(Fault(kind="old-disk-image", target="a", trigger=AtTime(at_ms=100), params={"age_ms": 1000, "after_ms": 10}), sim)
     sim.run_for(0.5)
     run(sim, flushed(disk_of(sim), PATH, b" and new"))
     run(sim, flushed(disk_of(sim), "t-0/1.log", b"new"))
     sim.run_for(1)
-    assert struck.has_bitten and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
+    assert cluster.has_bitten and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
     lost = arm(Fault(kind="lost-disk", target="a", trigger=AtTime(at_ms=2000)), sim)
     sim.run_for(3)
     assert lost.has_bitten and disk_of(sim).list("") == []

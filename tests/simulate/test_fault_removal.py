@@ -1,6 +1,7 @@
-"""Leaving out a fault shifts nothing that is drawn elsewhere: until it would have struck, every node does the same to the nanosecond.
+"""Removing a fault shifts no draw elsewhere: until it would have fired, every node does the same to the nanosecond.
 
-Shrinking lives by it. Random numbers are keyed by host, incarnation and purpose, and those of a fault by what the fault is.
+Shrinking depends on it. Random numbers are keyed by host, incarnation and purpose, and those of a fault by its
+definition.
 """
 
 from dataclasses import replace
@@ -18,7 +19,7 @@ Logs = dict[tuple[str, int], list[tuple[int, str]]]
 
 
 def schedule(name: str, seed: int, count: int) -> tuple[Fault, ...]:
-    """Draw more faults than a run usually has, from several draws of the story and of the swarm."""
+    """Draw more faults than a run usually has, from several draws of the scenario's faults and of the random faults."""
     drawn: list[Fault] = []
     for number in range(100):
         drawn += RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed * 1000 + number).schedule()
@@ -29,7 +30,7 @@ def schedule(name: str, seed: int, count: int) -> tuple[Fault, ...]:
 
 
 def history(request: RunRequest) -> tuple[Logs, list[int | None]]:
-    """Return what every node and client noted, and when each fault struck."""
+    """Return all events of nodes and clients, and the time at which each fault fired."""
     with request.simulation() as simulation:
         run = set_up(request, simulation)
         run.play(30.0)
@@ -38,7 +39,7 @@ def history(request: RunRequest) -> tuple[Logs, list[int | None]]:
 
 
 def parting_ns(a: Logs, b: Logs) -> int:
-    """Return the time of the first event that one has and the other has not."""
+    """Return the time of the first event that is in only one of them."""
     earliest = NEVER
     for key in a.keys() | b.keys():
         one, other = a.get(key, []), b.get(key, [])
@@ -48,14 +49,14 @@ def parting_ns(a: Logs, b: Logs) -> int:
 
 
 @pytest.mark.parametrize("name, seed", [("quorum_under_faults", 1), ("quorum_under_faults", 2)])
-def test_a_fault_that_is_left_out_changes_nothing_before_it_would_have_struck(name, seed):
-    """One that never struck changes nothing at all."""
+def test_removed_fault_changes_nothing_before_it_would_have_fired(name, seed):
+    """One that never fired changes nothing at all."""
     faults = schedule(name, seed, 30)
     request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, faults=faults, workload={"ids_per_asker": 200, "work_ms": 5000})
-    with_all, struck = history(request)
-    idle = next(place for place, at_ns in enumerate(struck) if at_ns is None)
-    late = max(range(len(faults)), key=lambda place: struck[place] or 0)
-    early = min(range(len(faults)), key=lambda place: struck[place] or NEVER)
+    with_all, cluster = history(request)
+    idle = next(place for place, at_ns in enumerate(cluster) if at_ns is None)
+    late = max(range(len(faults)), key=lambda place: cluster[place] or 0)
+    early = min(range(len(faults)), key=lambda place: cluster[place] or NEVER)
     for place in {idle, late, early}:
         without, _ = history(replace(request, faults=faults[:place] + faults[place + 1 :]))
-        assert parting_ns(with_all, without) >= (struck[place] or NEVER), faults[place]
+        assert parting_ns(with_all, without) >= (cluster[place] or NEVER), faults[place]

@@ -1,4 +1,4 @@
-"""Nothing escapes: what reaches for the real machine is refused with its call site, or routed to the simulated host."""
+"""Nothing escapes: access to the real machine is rejected with its call site, or routed to the simulated host."""
 
 import _posixsubprocess
 import _socket
@@ -154,11 +154,11 @@ HARMLESS_OUTSIDE = {
     "thread of C",
     "pipe",
 }
-"""What is done once more when the simulation is over, to see that the fence is down."""
+"""Repeated after the simulation, to check that the fence is inactive."""
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_an_escape_is_refused_with_its_call_site(name):
+def test_escape_is_rejected_with_its_call_site(name):
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
@@ -167,11 +167,11 @@ def test_an_escape_is_refused_with_its_call_site(name):
 
         with pytest.raises(SimulationEscape, match=r"test_fence\.py:\d+"):
             sim.run_until(sim.spawn(host, escape()))
-    assert sim.troubles == [], "the escape itself was raised where it was asked for"
+    assert sim.troubles == [], "the escape itself was raised at its call"
 
 
 @pytest.mark.parametrize("name", LOOP_ESCAPES)
-def test_an_escape_through_the_loop_is_refused_with_its_call_site(name):
+def test_escape_through_the_loop_is_rejected_with_its_call_site(name):
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
@@ -184,7 +184,7 @@ def test_an_escape_through_the_loop_is_refused_with_its_call_site(name):
 
 
 @pytest.mark.parametrize("name", sorted(HARMLESS_OUTSIDE))
-def test_the_fence_is_down_when_no_simulation_runs(name):
+def test_fence_is_inactive_outside_of_a_simulation(name):
     with Simulation(1) as sim:
         sim.add_host("a")
         sim.run_for(1)
@@ -196,7 +196,7 @@ def test_the_fence_is_down_when_no_simulation_runs(name):
         result.close()
 
 
-def test_an_escape_that_a_node_swallows_in_a_callback_ends_the_run():
+def test_escape_swallowed_by_a_node_in_a_callback_ends_the_run():
     with Simulation(1) as sim:
         host = sim.add_host("a")
         sim.loop.schedule(host.process, 1000, open, __file__)
@@ -205,7 +205,7 @@ def test_an_escape_that_a_node_swallows_in_a_callback_ends_the_run():
             sim.run_for(1)
 
 
-def test_the_harness_may_open_files():
+def test_harness_may_open_files():
     with Simulation(1) as sim:
 
         async def read():
@@ -222,7 +222,7 @@ def ambient_values():
     ]  # fmt: skip
 
 
-def test_ambient_time_and_chance_come_from_the_host_whose_code_runs():
+def test_ambient_time_and_randomness_come_from_the_running_host():
     def draw(seed):
         with Simulation(seed) as sim:
             values = []
@@ -243,12 +243,12 @@ def test_ambient_time_and_chance_come_from_the_host_whose_code_runs():
     assert first == again
     a, b = first
     assert a[0] == 1_700_000_007.0 and b[0] == 1_700_000_012.0 and a[2] == 7.0
-    assert all(x != y for x, y in zip(a[6:], b[6:], strict=True)), "hosts do not share chance"
-    assert all(x != y for x, y in zip(a[6:], other[0][6:], strict=True)), "seeds do not share chance"
+    assert all(x != y for x, y in zip(a[6:], b[6:], strict=True)), "hosts do not share random numbers"
+    assert all(x != y for x, y in zip(a[6:], other[0][6:], strict=True)), "seeds do not share random numbers"
 
 
-def test_a_host_has_its_own_names_and_its_own_calendar():
-    """What differs from machine to machine and from process to process comes from the simulated host, too."""
+def test_host_has_its_own_names_and_calendar():
+    """Whatever differs between machines and processes also comes from the simulated host."""
     with Simulation(1) as sim:
         for name in ("a", "b"):
             sim.add_host(name)
@@ -270,8 +270,8 @@ def test_outside_of_a_simulation_everything_is_real_again():
         assert ambient_values() != ambient_values()
 
 
-def test_a_function_for_a_thread_runs_at_once():
-    """Unmodified clients may hand small work to an executor."""
+def test_executor_function_runs_immediately():
+    """Unmodified clients may pass small work to an executor."""
     with Simulation(1) as sim:
 
         async def ask():

@@ -1,4 +1,6 @@
-"""KIP-447's document, statement by statement, in virtual time; `make bench ARGS=fencing` prints the same plays as tables.   Source: KIP-447."""
+"""The statements of KIP-447's document, one by one, in virtual time; `make bench ARGS=fencing` prints the same runs as
+tables.   Source: KIP-447.
+"""
 
 import pytest
 
@@ -25,8 +27,8 @@ SESSION_MS, SCAN_MS = 6000, 1000
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
-def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_everything(fencing: str, doubled: int, figures):
-    """447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
+def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(fencing: str, doubled: int, figures):
+    """By its generation. 447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
     found = awakening(fencing=fencing)
     assert (found.doubled, found.refused) == (doubled, int(not doubled))
     figures(
@@ -36,8 +38,8 @@ def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
-def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_held_off(fencing: str, doubled: int, figures):
-    """447-12, 447-09: who stands still has sent its offsets and commits when it wakes up, which its generation does not forbid."""
+def test_old_consumer_reads_an_unstable_offset_unless_blocked(fencing: str, doubled: int, figures):
+    """447-12, 447-09: a paused member has sent its offsets and commits when it resumes, which its generation does not prevent."""
     found = awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
     assert found.doubled == doubled and (found.held_off > 10) is not bool(doubled)
     figures(
@@ -46,8 +48,10 @@ def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_
     )
 
 
-def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it_is_not(figures):
-    """447-10, 447-15: a timeout and what the coordinator takes to see it; or a session, where that is longer."""
+def test_dead_producers_transaction_delays_its_successor(figures):
+    """447-10, 447-15: by the transaction timeout and the coordinator's check interval, or by a session if that is
+    longer. A producer that ends its transaction causes no delay.
+    """
     timeout_ms = 10_000
     dead, short, good = (
         takeover(dies=True, transaction_ms=timeout_ms),
@@ -67,8 +71,8 @@ def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it
     )
 
 
-def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member(figures):
-    """447-17: heartbeats go on beside it."""
+def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
+    """447-17: heartbeats continue in parallel."""
     session_ms = 5000
     found = takeover(dies=True, transaction_ms=20_000, session_ms=session_ms)
     assert found.milliseconds > 3 * session_ms and found.memberships_lost == 0
@@ -80,7 +84,7 @@ def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member(figure
     )
 
 
-def test_a_short_timeout_aborts_who_only_stood_still_for_a_while(figures):
+def test_short_transaction_timeout_aborts_a_merely_paused_producer(figures):
     """447-16."""
     found = {(pause, timeout): aborted_needlessly(pause, timeout) for pause, timeout in ((500, 1000), (5000, 1000), (5000, 10_000), (30_000, 10_000))}
     assert [each for each, is_aborted in found.items() if is_aborted] == [(5000, 1000), (30_000, 10_000)]
@@ -88,7 +92,7 @@ def test_a_short_timeout_aborts_who_only_stood_still_for_a_while(figures):
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_each_condition_that_is_dropped_doubles_records(condition: str, figures):
+def test_each_dropped_condition_duplicates_records(condition: str, figures):
     """447-21, 447-20."""
     doubled = doubled_where(condition)
     assert doubled == (0 if condition == CONDITIONS[0] else 20)
@@ -99,13 +103,13 @@ def test_each_condition_that_is_dropped_doubles_records(condition: str, figures)
 
 
 @pytest.mark.parametrize(("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")])
-def test_a_broker_of_before_is_committed_to_for_nobody_in_particular_or_not_at_all(downgrades: bool, outcome: str, figures):
-    """447-31: the producer finds out by itself; nobody is fenced by version."""
+def test_older_broker_gets_commits_without_a_member_or_none(downgrades: bool, outcome: str, figures):
+    """447-31: the producer detects it by itself; no version is fenced."""
     assert first_commit_to_old_brokers(downgrades=downgrades) == outcome
     figures(**{"downgrading" if downgrades else "not_downgrading": outcome})
 
 
-def test_brokers_fence_since_2_5_whatever_they_say_to_each_other(figures):
+def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
     level = "2.3"
     found = [awakening(release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}).doubled for name in ("2.4", "2.5")]
@@ -113,8 +117,8 @@ def test_brokers_fence_since_2_5_whatever_they_say_to_each_other(figures):
     figures(records=RECORDS, level=level, doubled_2_4=found[0], doubled_2_5=found[1])
 
 
-def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_they_name_their_member(figures):
-    """447-33, 447-38: the first bounce makes them say it, the second one changes whose they are."""
+def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(figures):
+    """447-33, 447-38: the first bounce makes them name their member, the second changes them from tasks to threads."""
     variants = (Variant.PER_TASK, Variant.PER_THREAD)
     unnamed, named = (awakening(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
     assert (unnamed, named) == (20, 0)
@@ -122,8 +126,8 @@ def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_th
 
 
 @pytest.mark.parametrize(("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)])
-def test_offsets_are_asked_for_after_a_rebalance_and_cooperative_members_ask_for_what_is_new(assignor: str, asks_for_all: bool, figures):
-    """447-23: who keeps a partition all the time asks for it no more."""
+def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(assignor: str, asks_for_all: bool, figures):
+    """447-23: a member that keeps a partition does not fetch its offset again."""
     found = fetched_after_rebalances(assignor)
     assert found.followed >= 2 and bool(found.kept_asked) is asks_for_all
     figures(
@@ -135,8 +139,8 @@ def test_offsets_are_asked_for_after_a_rebalance_and_cooperative_members_ask_for
     )
 
 
-def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped(figures):
-    """447-29: one producer more for each time."""
+def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figures):
+    """447-29: one more producer each time."""
     started = {}
     for rules in (DocumentProducer, TransactionalProducer):
         with FencingLab() as lab:
@@ -155,13 +159,13 @@ def test_who_is_fenced_starts_again_by_the_text_and_lives_on_by_what_shipped(fig
 # The consumer that was left open ------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are_pending(figures):
-    """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its own business; so are both errors."""
+def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
+    """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its responsibility; so are both errors."""
     with FencingLab() as lab:
         dying = Member(lab, "first", Terms(transaction_ms=5000, session_ms=2000))
         dying.dies_at = Point.OFFSETS_SENT
         lab.until(lambda: dying.died_ms is not None)
-        told: list[str] = []
+        errors: list[str] = []
         host = lab.simulation.add_host("generic")
         world, bootstrap = lab.simulation.world_of(host), lab.cluster.addresses
         consumer = GenericConsumer(world, bootstrap=bootstrap, client_id="generic", settings=lab.group(Terms(session_ms=2000)))
@@ -174,12 +178,12 @@ def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are
             done = 0
             while done < 20:
                 if not await consumer.block_on_rebalance(1000):
-                    told.append("not settled")
+                    errors.append("not settled")
                     continue
                 try:
                     offsets = await consumer.fetch_offsets()
                 except (OffsetsPending, CoordinatorUnavailable) as wait:
-                    told.append(type(wait).__name__)
+                    errors.append(type(wait).__name__)
                     continue
                 assert offsets == {TopicPartition(INPUT, 0): -1}
                 group = GroupIdentity("copiers", consumer.generation_id(), consumer.group.member_id)
@@ -192,21 +196,21 @@ def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are
                     done += len(records)
                     lab.simulation.kill("broker-1")
                     lab.simulation.restart("broker-1")
-            while "CoordinatorUnavailable" not in told:
+            while "CoordinatorUnavailable" not in errors:
                 try:
                     await consumer.fetch_offsets()
                 except CoordinatorUnavailable as wait:
-                    told.append(type(wait).__name__)
+                    errors.append(type(wait).__name__)
 
         lab.until(lab.simulation.spawn(host, copy()).done)
-        assert {"OffsetsPending", "CoordinatorUnavailable"} <= set(told)
+        assert {"OffsetsPending", "CoordinatorUnavailable"} <= set(errors)
         lab.wait(10)
         assert sorted(lab.copies().values()) == [1] * 20
         figures(
             records=RECORDS,
             copied_once=sum(count == 1 for count in lab.copies().values()),
-            pending=told.count("OffsetsPending") > 0,
-            unavailable="CoordinatorUnavailable" in told,
+            pending=errors.count("OffsetsPending") > 0,
+            unavailable="CoordinatorUnavailable" in errors,
         )
 
 

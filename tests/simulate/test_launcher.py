@@ -1,4 +1,4 @@
-"""A pinned process repeats even what depends on hashes and addresses."""
+"""A pinned process is reproducible even where it depends on hashes and addresses."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ print(hash("broker-1"), hash(None) if pinning.addresses else 0, [*{"a", "b", "c"
 """
 
 
-def test_a_pinned_process_has_the_same_hashes_every_time():
+def test_pinned_process_has_the_same_hashes_every_time():
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "KRAFTSIM_PINNED")}
     runs = [
         subprocess.run([sys.executable, "-c", PROGRAM, "one", "two words"], env=environment, check=True, capture_output=True, text=True)
@@ -24,4 +24,4 @@ def test_a_pinned_process_has_the_same_hashes_every_time():
     first_line = runs[0].stdout.splitlines()[0]
     assert first_line.startswith("True") and first_line.endswith("1 kraftsim.world.simulated.ambient ['one', 'two words']")
     refused = first_line.split()[1] == "False"
-    assert ("could not be fixed" in runs[0].stderr) == refused, "what was refused is said"
+    assert ("could not be fixed" in runs[0].stderr) == refused, "the refusal is reported"

@@ -1,6 +1,7 @@
-"""lease_pid as a running protocol: servers, ZooKeeper and producers in virtual time, while servers die, lose power, pause and are cut off.
+"""lease_pid as a running protocol: servers, ZooKeeper and producers in virtual time, with crashes, power losses, pauses
+and partitions of servers.
 
-Each message says which one it is, so that what is in the logs twice, or not at all, is counted and not guessed.   Source: the lease_pid draft.
+Each message has a number, so that duplicates and losses in the logs are counted exactly.   Source: the lease_pid draft.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ TOPIC = "t"
 
 
 class Lab:
-    """A cluster that is up, and producers on hosts of their own."""
+    """A running cluster, and producers on their own hosts."""
 
     def __init__(self, simulation: Simulation, **properties: str) -> None:
         self.simulation = simulation
@@ -40,7 +41,7 @@ class Lab:
         return host, LeasingProducerClient(world, bootstrap=self.cluster.addresses, client_id=name, topic=TOPIC, settings=settings)
 
     def keys(self) -> list[str]:
-        """What is in the log."""
+        """The contents of the log."""
         found = self.simulation.run_until(read_all(self.cluster.addresses, TOPIC, 0))
         return [message.content.key.decode() for message in found or ()]
 
@@ -69,27 +70,27 @@ MESSAGES = 300
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_message_is_there_once_whatever_dies(seed: int, figures) -> None:
-    chance = Random(seed)
+def test_every_message_is_delivered_once_under_crashes(seed: int, figures) -> None:
+    rng = Random(seed)
     with Simulation(seed) as simulation:
         lab = Lab(simulation, lease_expire_ms="600000", lease_snapshot_interval_ms="700")
         host, client = lab.producer("writer")
         lab.run(host, client.begin(0))
         writing = simulation.spawn(host, write(client, 0, MESSAGES))
         while not writing.done():
-            simulation.run_for(chance.uniform(0.05, 1.5))
-            name = chance.choice([ZOOKEEPER, *lab.cluster.names])
-            match chance.randrange(4):
+            simulation.run_for(rng.uniform(0.05, 1.5))
+            name = rng.choice([ZOOKEEPER, *lab.cluster.names])
+            match rng.randrange(4):
                 case 0:
-                    simulation.kill(name, power_loss=chance.random() < 0.5)
-                    simulation.run_for(chance.uniform(0, 5))
+                    simulation.kill(name, power_loss=rng.random() < 0.5)
+                    simulation.run_for(rng.uniform(0, 5))
                     simulation.restart(name)
                     simulation.run_for(6)
                 case 1:
                     simulation.network.cut(name)
                 case 2:
                     simulation.pause(name)
-                    simulation.run_for(chance.uniform(0.01, 4))
+                    simulation.run_for(rng.uniform(0.01, 4))
                     simulation.resume(name)
                 case 3:
                     simulation.network.cut("writer")
@@ -99,11 +100,11 @@ def test_every_message_is_there_once_whatever_dies(seed: int, figures) -> None:
         simulation.run_for(10)
         maps = [server.replicas[TOPIC, 0].leased.entries() for server in lab.cluster.servers.values()]
         marks = [[(each.producer_id, each.generation, each.sequence_high_watermark) for each in known] for known in maps]
-        assert marks[0] == marks[1] == marks[2] != [], "leader and followers know the same"
+        assert marks[0] == marks[1] == marks[2] != [], "leader and followers have the same state"
     figures(messages_a_run=MESSAGES)
 
 
-def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out(figures) -> None:
+def test_successor_continues_at_the_log_position_and_fences_the_zombie(figures) -> None:
     with Simulation(3) as simulation:
         lab = Lab(simulation)
         old_host, zombie = lab.producer("zombie")
@@ -124,8 +125,8 @@ def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out(figures) 
     )
 
 
-def test_a_producer_that_slept_longer_than_its_lease_is_not_known_and_doubles_what_it_was_not_told(figures) -> None:
-    """Its answer was lost, its lease has ended: under the next id it sends everything again. The draft has nothing against that."""
+def test_producer_paused_beyond_its_lease_duplicates_unacknowledged_messages(figures) -> None:
+    """The response was lost, the lease has expired: under the next id it sends everything again. The draft does not prevent it."""
     with Simulation(4) as simulation:
         lab = Lab(simulation, lease_expire_ms="2000")
         host, client = lab.producer("sleeper")
@@ -167,32 +168,32 @@ def message(producer_id: int, generation: int, sequence: int) -> LeasedMessage:
     return LeasedMessage(producer_id=producer_id, generation=generation, sequence_number=sequence, key=b"k", value=b"v")
 
 
-def test_bad_messages_are_refused_one_by_one_and_those_before_them_taken() -> None:
-    """Generations from the future, of the past, numbers that skip; id 0 is not looked at, however often it comes."""
+def test_invalid_messages_are_rejected_one_by_one() -> None:
+    """Those before them are accepted. Future and past generations, skipped sequences; id 0 is never checked, however often it is sent."""
     with Simulation(5) as simulation:
         lab = Lab(simulation)
-        told = simulation.run_until(produced(lab, message(9, 5, 0), message(9, 5, 1), message(9, 5, 3)))
-        assert told is not None and (told.taken, told.error_code) == (2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        response = simulation.run_until(produced(lab, message(9, 5, 0), message(9, 5, 1), message(9, 5, 3)))
+        assert response is not None and (response.taken, response.error_code) == (2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         for generation, error in ((7, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.INVALID_PRODUCER_EPOCH), (6, ErrorCode.NONE)):
-            told = simulation.run_until(produced(lab, message(9, generation, 2)))
-            assert told is not None and told.error_code == error, generation
-        told = simulation.run_until(produced(lab, message(9, 6, 2), message(9, 6, 1)))
-        assert told is not None and (told.taken, told.repeated, told.error_code) == (2, 2, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-        told = simulation.run_until(produced(lab, message(0, 1, 1), message(0, 1, 1), message(8, 1, 1)))
-        assert told is not None and (told.taken, told.error_code) == (2, ErrorCode.UNKNOWN_PRODUCER_ID)
+            response = simulation.run_until(produced(lab, message(9, generation, 2)))
+            assert response is not None and response.error_code == error, generation
+        response = simulation.run_until(produced(lab, message(9, 6, 2), message(9, 6, 1)))
+        assert response is not None and (response.taken, response.repeated, response.error_code) == (2, 2, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        response = simulation.run_until(produced(lab, message(0, 1, 1), message(0, 1, 1), message(8, 1, 1)))
+        assert response is not None and (response.taken, response.error_code) == (2, ErrorCode.UNKNOWN_PRODUCER_ID)
         assert len(lab.keys()) == 5
 
 
-def test_ids_are_never_given_twice_by_the_next_leader_and_a_crash_wastes_a_block(figures) -> None:
-    """Nobody has written with the first ones, so no map knows them: the counter in ZooKeeper does."""
+def test_next_leader_never_repeats_ids_and_a_crash_wastes_a_block(figures) -> None:
+    """No message was written with the first ones, so no map knows them: the counter in ZooKeeper does."""
     with Simulation(6) as simulation:
         lab = Lab(simulation)
         given: list[int] = []
         killed: list[str] = []
         for _ in range(3):
-            told = simulation.run_until(leased(lab, *(WantedLease(topic=TOPIC) for _ in range(3))))
-            assert told is not None
-            given += [each.producer_id for each in told.leases]
+            response = simulation.run_until(leased(lab, *(WantedLease(topic=TOPIC) for _ in range(3))))
+            assert response is not None
+            given += [each.producer_id for each in response.leases]
             leader = lab.cluster.leader(TOPIC, 0)
             assert leader is not None
             simulation.kill(leader)
@@ -204,24 +205,24 @@ def test_ids_are_never_given_twice_by_the_next_leader_and_a_crash_wastes_a_block
     figures(given=given, crashes=len(killed))
 
 
-def test_clocks_that_jump_ahead_end_leases_early(figures) -> None:
-    """The time of disuse is measured by the server's wall clock: the least that is promised holds only while that clock does."""
+def test_clocks_that_jump_ahead_expire_leases_early(figures) -> None:
+    """Idle time is measured by the server's wall clock: the guaranteed minimum depends on that clock."""
     lease_ms, jump_ms = 60_000, 61_000
     with Simulation(7) as simulation:
         lab = Lab(simulation, lease_expire_ms=str(lease_ms))
-        told = simulation.run_until(produced(lab, message(9, 5, 0)))
-        assert told is not None and told.error_code == ErrorCode.NONE
+        response = simulation.run_until(produced(lab, message(9, 5, 0)))
+        assert response is not None and response.error_code == ErrorCode.NONE
         name = lab.cluster.leader(TOPIC, 0)
         assert name is not None
         simulation.hosts[name].clock.jump(jump_ms * 1_000_000)
-        told = simulation.run_until(produced(lab, message(9, 5, 1)))
-        assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
-    figures(lease_ms=lease_ms, jump_ms=jump_ms, told_after_the_jump=int(told.error_code))
+        response = simulation.run_until(produced(lab, message(9, 5, 1)))
+        assert response is not None and response.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+    figures(lease_ms=lease_ms, jump_ms=jump_ms, told_after_the_jump=int(response.error_code))
 
 
 @pytest.mark.parametrize(("ends_with", "copies"), [("disuse", 1), ("connection", 2)])
-def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_with: str, copies: int, figures) -> None:
-    """The draft rejects that: to outlive a broken connection is what ids are for."""
+def test_id_bound_to_its_connection_duplicates_unanswered_messages(ends_with: str, copies: int, figures) -> None:
+    """The draft rejects that: ids exist to outlive a broken connection."""
     with Simulation(8) as simulation:
         lab = Lab(simulation, lease_ends_with=ends_with)
         host, client = lab.producer("writer")
@@ -242,26 +243,26 @@ def test_an_id_that_ends_with_its_connection_doubles_what_had_no_answer(ends_wit
     figures(messages=messages, **{f"copies_{ends_with}": copies})
 
 
-def test_a_lease_of_a_generation_that_is_over_is_of_no_use() -> None:
-    """Expired and taken over meanwhile: the old lease writes nothing, at the first number or at the one it was told."""
+def test_lease_of_a_past_generation_is_useless() -> None:
+    """Expired and taken over meanwhile: the old lease writes nothing, neither at the first sequence nor at the one it was granted."""
     with Simulation(9) as simulation:
         lab = Lab(simulation, lease_expire_ms="2000")
-        told = simulation.run_until(produced(lab, message(9, 5, 0), message(9, 5, 1)))
-        assert told is not None and told.taken == 2
+        response = simulation.run_until(produced(lab, message(9, 5, 0), message(9, 5, 1)))
+        assert response is not None and response.taken == 2
         simulation.run_for(3)
-        told = simulation.run_until(produced(lab, message(9, 5, 2)))
-        assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID, "the lease has expired"
-        told = simulation.run_until(produced(lab, message(9, 6, 0)))
-        assert told is not None and told.taken == 1, "somebody else began again under it"
+        response = simulation.run_until(produced(lab, message(9, 5, 2)))
+        assert response is not None and response.error_code == ErrorCode.UNKNOWN_PRODUCER_ID, "the lease has expired"
+        response = simulation.run_until(produced(lab, message(9, 6, 0)))
+        assert response is not None and response.taken == 1, "another producer started under it"
         for generation, sequence in ((5, 0), (5, 2), (8, 0), (2**31 - 1, 0)):
-            told = simulation.run_until(produced(lab, message(9, generation, sequence)))
-            assert told is not None and (told.taken, told.error_code) == (0, ErrorCode.INVALID_PRODUCER_EPOCH)
+            response = simulation.run_until(produced(lab, message(9, generation, sequence)))
+            assert response is not None and (response.taken, response.error_code) == (0, ErrorCode.INVALID_PRODUCER_EPOCH)
         assert len(lab.keys()) == 3
 
 
 @pytest.mark.parametrize("seconds", [-3600, 3600])
-def test_clocks_that_jump_while_producers_write_lose_and_double_nothing(seconds: int) -> None:
-    """An hour back or ahead at any server, with leases of a day: judged by sequence and generation, messages have no time."""
+def test_clock_jumps_during_writes_lose_and_duplicate_nothing(seconds: int) -> None:
+    """An hour back or ahead at any server, with leases of a day: checks use sequence and generation, messages have no time."""
     with Simulation(10) as simulation:
         lab = Lab(simulation)
         host, client = lab.producer("writer")

@@ -1,4 +1,4 @@
-"""The virtual event loop: time, order, repetition, and what happens to the code of a process that was killed."""
+"""The virtual event loop: time, order, reproducibility, and the code of killed processes."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from kraftsim.world.simulated.host import current_process
 PROGRAM = Path(__file__).parent / "loop_program.py"
 
 
-def test_a_day_passes_in_no_time():
+def test_simulated_day_takes_no_time():
     with Simulation(1) as sim:
 
         async def nap():
@@ -27,7 +27,7 @@ def test_a_day_passes_in_no_time():
         assert sim.now_ns == 86400 * 10**9 and sim.loop.steps < 10
 
 
-def test_the_same_seed_gives_the_same_bytes_twice_in_one_process():
+def test_same_seed_gives_the_same_bytes_twice_in_one_process():
     run = runpy.run_path(str(PROGRAM))["run"]
     contents = [run(seed).event_bytes() for seed in (1, 1, 2)]
     assert contents[0] == contents[1]
@@ -35,8 +35,8 @@ def test_the_same_seed_gives_the_same_bytes_twice_in_one_process():
     assert contents[0].count(b"FaultBit") >= 4, "the program exercises faults"
 
 
-def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed():
-    """Own code depends neither on the hash of strings nor on addresses, not even where it iterates a set of tasks."""
+def test_same_seed_gives_the_same_bytes_under_any_hash_seed():
+    """kraftsim depends neither on string hashes nor on addresses, not even where it iterates over a set of tasks."""
     digests = []
     for hash_seed in ("0", "1", "random"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed():
     assert len(set(digests)) == 1 and len(digests[0]) == 65
 
 
-def test_which_process_runs_next_is_a_choice_of_the_seed_and_order_inside_a_process_is_not():
+def test_seed_chooses_the_next_process_but_not_the_order_within_one():
     orders = set()
     for seed in range(8):
         with Simulation(seed) as sim:
@@ -59,8 +59,8 @@ def test_which_process_runs_next_is_a_choice_of_the_seed_and_order_inside_a_proc
     assert len(orders) == 2
 
 
-def test_tiny_delays_still_move_time():
-    """A delay that floats round to nothing must not stop virtual time for ever."""
+def test_tiny_delays_still_advance_time():
+    """A delay that rounds to zero must not stop virtual time for ever."""
     with Simulation(1) as sim:
 
         async def rearm():
@@ -71,7 +71,7 @@ def test_tiny_delays_still_move_time():
         assert sim.now_ns >= 100_000
 
 
-def test_standing_still_waiting_for_nothing_and_waiting_too_long_are_told_apart():
+def test_livelock_deadlock_and_timeout_are_distinguished():
     with Simulation(1) as sim:
 
         async def spin():
@@ -87,7 +87,7 @@ def test_standing_still_waiting_for_nothing_and_waiting_too_long_are_told_apart(
             sim.run_until(spin())
 
 
-def test_a_killed_process_does_nothing_more_not_even_finally():
+def test_killed_process_does_nothing_more_not_even_finally():
     with Simulation(1) as sim:
         host = sim.add_host("a")
         world, trace = sim.world_of(host), []
@@ -109,8 +109,8 @@ def test_a_killed_process_does_nothing_more_not_even_finally():
         assert b"NodeReady" not in sim.event_bytes()
 
 
-def test_code_that_kills_its_own_host_goes_on_without_effect():
-    """A fault strikes in the middle of a node's callback; the rest of that callback must not happen."""
+def test_code_that_kills_its_own_host_continues_without_effect():
+    """A fault fires in the middle of a node's callback; the rest of that callback must not take effect."""
     with Simulation(1) as sim:
         host = sim.add_host("a")
         world, after = sim.world_of(host), []
@@ -136,7 +136,7 @@ def test_code_that_kills_its_own_host_goes_on_without_effect():
         assert b"NodeReady" not in sim.event_bytes()
 
 
-def test_a_restart_is_the_next_incarnation_and_runs_what_it_is_told():
+def test_restart_is_the_next_incarnation_with_the_given_program():
     with Simulation(1) as sim:
         host = sim.add_host("a")
         seen = []
@@ -153,7 +153,7 @@ def test_a_restart_is_the_next_incarnation_and_runs_what_it_is_told():
         assert seen[0][1] != seen[1][1]
 
 
-def test_a_paused_process_makes_up_for_it_later():
+def test_paused_process_catches_up_later():
     with Simulation(1) as sim:
         host = sim.add_host("a")
         ticks = []
@@ -173,7 +173,7 @@ def test_a_paused_process_makes_up_for_it_later():
         assert ticks == [1, 2, 7, 8]
 
 
-def test_clocks_of_hosts_go_wrong_one_by_one():
+def test_clocks_of_hosts_are_faulty_independently():
     with Simulation(1) as sim:
         right, jumped, fast = (sim.add_host(name) for name in ("right", "jumped", "fast"))
         jumped.clock.jump(-5_000_000_000)
@@ -190,7 +190,7 @@ def test_clocks_of_hosts_go_wrong_one_by_one():
         assert fast.clock.monotonic_ms() - right.clock.monotonic_ms() == 1001
         ahead_ns = fast.clock.monotonic_ns() - sim.now_ns
         fast.clock.drift(0)
-        assert fast.clock.monotonic_ns() - sim.now_ns == ahead_ns > 0, "a clock that goes right again stays ahead"
+        assert fast.clock.monotonic_ns() - sim.now_ns == ahead_ns > 0, "a healed clock stays ahead"
         started = sim.now_ns
         assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == 1001 * 10**9
         fast.clock.drift(1000)
@@ -198,7 +198,7 @@ def test_clocks_of_hosts_go_wrong_one_by_one():
         assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == pytest.approx(1000 * 10**9, rel=1e-9)
 
 
-def test_an_oracle_stops_the_run_and_no_task_hears_of_it():
+def test_oracle_stops_the_run_without_raising_in_a_task():
     with Simulation(1) as sim:
         host = sim.add_host("a")
         world, swallowed = sim.world_of(host), []
@@ -224,7 +224,7 @@ def test_an_oracle_stops_the_run_and_no_task_hears_of_it():
         assert sim.violations[0].witnesses == ("a.1.2",)
 
 
-def test_a_failed_assertion_of_a_node_ends_the_run():
+def test_failed_assertion_of_a_node_ends_the_run():
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
@@ -237,7 +237,7 @@ def test_a_failed_assertion_of_a_node_ends_the_run():
         assert sim.troubles[0].host == "a"
 
 
-def test_a_closed_simulation_closes_what_waits_without_a_word(recwarn, capsys):
+def test_closed_simulation_closes_pending_work_silently(recwarn, capsys):
     with Simulation(1) as sim:
         host = sim.add_host("a")
 

@@ -1,4 +1,6 @@
-"""Brokers in ZooKeeper mode with many partitions: what changes together is told together, and who tells it does so to the end."""
+"""Brokers in ZooKeeper mode with many partitions: simultaneous changes are sent in one request, and a stopping
+controller sends all of them.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from kraftsim.events.nodes import NodeStopped
 from kraftsim.events.partitions import LeaderElected
 from kraftsim.node.zookeeper_mode.propagator import Propagator
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
-from tests.simulate.zookeeper_clusters import Story
+from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 
 MANY = 30
 SOON = {"leader.imbalance.check.interval.seconds": "5"}
@@ -17,12 +19,12 @@ SOON = {"leader.imbalance.check.interval.seconds": "5"}
 
 @pytest.fixture
 def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many partitions each LeaderAndIsr was about."""
+    """The number of partitions in each LeaderAndIsr."""
     found: list[int] = []
     real = Propagator.send
 
-    def send(propagator: Propagator, told: object) -> None:
-        requests = list(told)  # type: ignore[call-overload]
+    def send(propagator: Propagator, request: object) -> None:
+        requests = list(request)  # type: ignore[call-overload]
         found.extend(
             sum(len(topic.partition_states) for topic in each.request.topic_states)
             for each in requests
@@ -34,22 +36,22 @@ def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield found
 
 
-def test_leaderships_are_given_back_all_at_once(appointments: list[int]) -> None:
-    """A request for each of them would keep brokers busy for as many fsyncs.   Source: KafkaController.checkAndTriggerAutoLeaderRebalance."""
+def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> None:
+    """A request per partition would cost brokers as many fsyncs.   Source: KafkaController.checkAndTriggerAutoLeaderRebalance."""
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.topic("many", MANY)
-        other = next(name for name in ("broker-1", "broker-2") if name != story.cluster.leader)
-        await story.stop(other)
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.topic("many", MANY)
+        other = next(name for name in ("broker-1", "broker-2") if name != harness.cluster.leader)
+        await harness.stop(other)
         await asyncio.sleep(1)
-        story.start(other)
+        harness.start(other)
         await asyncio.sleep(2)
         appointments.clear()
 
         def led() -> int:
-            return sum(each.replica.is_leader for each in story.broker(other).partitions.hosted() if each.topic == "many")
+            return sum(each.replica.is_leader for each in harness.broker(other).partitions.hosted() if each.topic == "many")
 
         while led() < MANY // 3:
             await asyncio.sleep(0.1)
@@ -57,23 +59,25 @@ def test_leaderships_are_given_back_all_at_once(appointments: list[int]) -> None
         assert len(given_back) <= 9, f"{len(given_back)} requests to three brokers"
         assert max(given_back) >= MANY // 3
 
-    Story(settings=SOON).play(play)
+    ZooKeeperHarness(settings=SOON).play(play)
 
 
-def test_a_controller_that_stops_tells_everybody_what_follows_from_that() -> None:
-    """It answers its own controlled shutdown before brokers have heard of it, and goes on until its logs are closed (KafkaServer.shutdown)."""
+def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
+    """It answers its own controlled shutdown before brokers are notified, and continues until its logs are closed
+    (KafkaServer.shutdown).
+    """
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.topic("many", MANY)
-        leaving = story.cluster.leader
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.topic("many", MANY)
+        leaving = harness.cluster.leader
         assert leaving is not None
-        before = len(story.noted)
-        await story.stop(leaving)
-        heard = story.noted[before:]
-        end = next(place for place, (node, event) in enumerate(heard) if node == leaving and isinstance(event, NodeStopped))
-        told = {(event.topic, event.partition) for _, event in heard[:end] if isinstance(event, LeaderElected)}
-        assert len(told) == MANY + 3, "each partition has another leader epoch: it moves, or one replica less is in sync"
+        before = len(harness.emitted)
+        await harness.stop(leaving)
+        received = harness.emitted[before:]
+        end = next(place for place, (node, event) in enumerate(received) if node == leaving and isinstance(event, NodeStopped))
+        elected = {(event.topic, event.partition) for _, event in received[:end] if isinstance(event, LeaderElected)}
+        assert len(elected) == MANY + 3, "each partition has another leader epoch: its leader moves, or its ISR shrinks"
 
-    Story().play(play)
+    ZooKeeperHarness().play(play)

@@ -1,4 +1,6 @@
-"""Migrations from ZooKeeper to KRaft in virtual time: the whole way, failovers on the way, the way back, and the bugs that such stories find."""
+"""Migrations from ZooKeeper to KRaft in virtual time: the complete migration, failovers during it, the way back, and
+the bugs that these scenarios find.
+"""
 
 import pytest
 
@@ -10,14 +12,14 @@ WHOLE_WAY = "from_zookeeper_to_the_newest"
 
 
 @pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)])
-def test_a_cluster_migrates(name, seed):
-    """Nothing is lost or doubled, no producer id is given twice, and ZooKeeper says what the log says as long as both are written."""
+def test_cluster_migrates(name, seed):
+    """Nothing is lost or duplicated, no producer id is allocated twice, and ZooKeeper agrees with the log while both are written."""
     result = run_scenario(name, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
 
 
 @pytest.mark.parametrize(
-    "name, story, seed, invariant",
+    "name, harness, seed, invariant",
     [
         ("KAFKA-15552", MOVE, 1, "producer-id-blocks-disjoint"),
         ("KAFKA-15109", MOVE, 1, "acknowledged-records-on-replicas"),
@@ -26,8 +28,8 @@ def test_a_cluster_migrates(name, seed):
         ("KAFKA-17457", FAILOVER, 2, "nodes-believe-the-truth"),
     ],
 )
-def test_a_bug_that_is_put_back_is_found(name, story, seed, invariant):
-    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
-    result = run_scenario(story, seed=seed, bugs=(name,))
+def test_injected_bug_is_found(name, harness, seed, invariant):
+    """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
+    result = run_scenario(harness, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
     assert invariant in bug(name).caught_by

@@ -1,4 +1,6 @@
-"""Wrong rules put in on purpose: they fit the code, are found by their first seeds, leave no trace, and what is clean stays clean without them."""
+"""Deliberately wrong rules: they apply to the code, are detected by their first seeds, leave no trace, and the seeds
+are clean without them.
+"""
 
 import subprocess
 import sys
@@ -20,13 +22,13 @@ from mutants.results import read
 QUICK = ("any-log-may-lead", "counts-what-it-sent", "id-handed-out-twice", "remembers-nothing")
 FEWEST = 40
 SURVIVORS_MAX = 0
-"""How many survive without a reason. This number only goes down."""
+"""The number of survivors without a reason. It may only decrease."""
 NOT_HUNTED_MAX = 4
-"""How many nobody has hunted yet, be it by tests: such as are said to change nothing. This number only goes down, too."""
+"""The number of mutants that no test has run, because they are declared equivalent. It may only decrease."""
 
 
-def test_every_mutant_fits_the_code_as_it_is():
-    """A patch whose text is gone would hunt nothing and call it a survivor."""
+def test_every_mutant_applies_to_the_current_code():
+    """A patch whose text is gone would test nothing and count as a survivor."""
     assert len(mutants()) >= FEWEST
     for mutant in mutants():
         assert mutated_code(mutant) != function_of(mutant).__code__, mutant.name
@@ -43,15 +45,15 @@ def test_every_mutant_fits_the_code_as_it_is():
         {"module": "kraftsim.core.raft.no_such_module"},
     ],
 )
-def test_a_patch_that_does_not_fit_fails_loudly(wrong):
-    """The text is gone, stands there twice, or would change nothing; the function or its module is gone."""
+def test_patch_that_does_not_apply_fails_loudly(wrong):
+    """The text is missing, occurs twice, or would not change; the function or its module is missing."""
     right = {"module": "kraftsim.core.raft.leadership", "function": "Leadership.high_watermark", "old": "ends[len(ends) // 2]", "new": "ends[0]"}
     with pytest.raises(PatchMissed):
         mutated_code(Mutant(name="wrong", core="raft", breaks="", **(right | wrong)))
 
 
-def test_a_mutant_is_in_place_for_everybody_who_imported_the_function_and_leaves_no_trace():
-    """The function keeps its identity; its code is exchanged and comes back."""
+def test_mutant_applies_for_all_importers_and_leaves_no_trace():
+    """The function keeps its identity; its code is exchanged and restored."""
     mutant = mutant_named("counts-refusals")
     known_before, right = elections._count, elections._count.__code__
     with applied(mutant):
@@ -60,24 +62,24 @@ def test_a_mutant_is_in_place_for_everybody_who_imported_the_function_and_leaves
     assert known_before.__code__ is right
 
 
-def test_a_failure_inside_leaves_no_trace_either():
-    """Whatever a run does, the next one has the right rules."""
+def test_failure_inside_leaves_no_trace_either():
+    """Whatever a run does, the next one has the original code."""
     right = Leadership.high_watermark.__code__
     with pytest.raises(ZeroDivisionError), applied(mutant_named("commits-what-one-has")):
         raise ZeroDivisionError
     assert Leadership.high_watermark.__code__ is right
 
 
-def test_mutants_are_found_by_their_first_seeds_which_are_clean_without_them():
-    """These cost a second or two each; all of them are hunted by `make mutants`."""
+def test_mutants_are_detected_by_seeds_that_are_clean_without_them():
+    """These cost a second or two each; `make mutants` runs all of them."""
     found: list[Finding] = []
     hunt_all([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0, asks_tests=False), jobs=2, done=found.append)
     assert [each.name for each in found if not each.how] == []
-    assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], "what found them finds something without them, too"
+    assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], "the check that detected them finds something without them, too"
 
 
-def test_the_tests_of_a_core_are_asked_first_and_stories_only_of_what_they_let_pass(tmp_path):
-    """What a test notices is not played, unless that is asked for; the test that noticed is green without the mutant."""
+def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
+    """No scenario runs for a mutant that a test detects, unless requested; the detecting test passes without the mutant."""
     found: list[Finding] = []
     chosen = [mutant_named(name) for name in ("sequence-may-jump", "sequence-may-stay")]
     hunt_all(chosen, Budget(runs=1, cpu_seconds=30.0), jobs=1, done=found.append)
@@ -89,8 +91,8 @@ def test_the_tests_of_a_core_are_asked_first_and_stories_only_of_what_they_let_p
     assert failing_controls([replace(found[0], test=f"{tmp_path / 'test_failing.py'}::test_it")], jobs=1) != []
 
 
-def test_a_test_that_never_ends_notices_as_well(tmp_path):
-    """A wrong rule may go round and round; the test that it holds up is named."""
+def test_test_that_never_ends_counts_as_detection(tmp_path):
+    """A mutant may loop for ever; the test that hangs is named."""
     (tmp_path / "test_round.py").write_text("from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: pass\n")
     look = f"""
 from mutants import catalogue, first_look
@@ -114,27 +116,27 @@ print("\\n", first_look.looks([catalogue.mutant_named("counts-refusals")], cpu_s
         ({"test_cpu_seconds": 1.0, "runs": 9, "cpu_seconds": 30.0}, False),
     ],
 )
-def test_a_hunt_goes_on_where_something_is_left_to_ask(known, is_left):
-    """Tests of everything once; stories where nothing was found so far, to the end of the budget."""
+def test_mutation_run_resumes_with_the_remaining_checks(known, is_left):
+    """All tests once; scenarios for undetected mutants, until the budget ends."""
     assert is_open(Finding(**({"name": "", "digest": "", "runs": 0, "cpu_seconds": 0.0} | known)), Budget(runs=10, cpu_seconds=30.0)) is is_left
 
 
-def test_every_core_has_its_tests_and_its_stories():
-    """A file that is gone would ask nothing."""
+def test_every_core_has_its_tests_and_scenarios():
+    """A missing file would check nothing."""
     assert TESTS.keys() == REACH.keys()
     assert [file for files in TESTS.values() for file in files if not (HOUSE / "tests" / file).is_file()] == []
 
 
-def test_results_are_those_of_the_mutants_that_there_are():
-    """Results of mutants that are gone say nothing; those that survive without a reason only become fewer."""
+def test_results_belong_to_existing_mutants():
+    """Results of removed mutants are meaningless; survivors without a reason may only become fewer."""
     known = read()
-    assert not known.keys() - {mutant.name for mutant in mutants()}, "results of mutants that are gone: make mutants"
+    assert not known.keys() - {mutant.name for mutant in mutants()}, "results of removed mutants: make mutants"
     assert sum(bool(finding.how) for finding in known.values()) >= FEWEST
     unexplained = [mutant.name for mutant in mutants() if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent]
     assert len(unexplained) <= SURVIVORS_MAX, unexplained
     assert len(mutants()) - len(known) <= NOT_HUNTED_MAX
 
 
-def test_hands_and_rules_both_made_some():
-    """People think of what is likely, rules of what nobody thinks of."""
+def test_mutants_are_both_manual_and_generated():
+    """People think of likely errors, generators of unlikely ones."""
     assert {mutant.made == BY_HAND for mutant in mutants()} == {True, False}

@@ -1,4 +1,4 @@
-"""The simulated network: streams in order, whatever happens to connects, partitions, cuts and hosts that die."""
+"""The simulated network: ordered streams under failing connects, partitions, resets and host failures."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ def sim():
         yield simulation
 
 
-def test_streams_of_asyncio_echo_through_names_of_hosts(sim):
+def test_asyncio_streams_echo_by_host_name(sim):
     sim.add_host("broker-1"), sim.add_host("client-1")
 
     async def echo(reader, writer):
@@ -42,7 +42,7 @@ def test_streams_of_asyncio_echo_through_names_of_hosts(sim):
     sim.run_until(sim.spawn("broker-1", serve()))
     data, peer = sim.run_until(sim.spawn("client-1", dial()))
     assert data == b"HELLO" and peer == (sim.host("broker-1").address, PORT)
-    assert sim.network.connections == {}, "connections that are over are forgotten"
+    assert sim.network.connections == {}, "closed connections are discarded"
 
 
 def test_both_ends_agree_on_their_names(sim):
@@ -61,7 +61,7 @@ def test_localhost_is_the_own_host(sim):
     assert addresses == [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (pair.a.address, PORT))]
 
 
-def test_bytes_arrive_in_order_in_other_portions_than_they_were_written():
+def test_bytes_arrive_in_order_in_other_chunks_than_written():
     with Simulation(3, network=NetworkSettings(torn_writes=0.5)) as sim:
         pair = Pair(sim)
         written = []
@@ -77,8 +77,10 @@ def test_bytes_arrive_in_order_in_other_portions_than_they_were_written():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
-    """Writes, one-way partitions, healing and pauses in any order: what arrives is always a beginning of what was sent, and in the end all of it."""
+def test_streams_stay_intact_under_partitions_and_pauses(seed):
+    """Writes, one-way partitions, healing and pauses in any order: the received bytes are always a prefix of the sent
+    ones, and in the end all of them.
+    """
     draw = Random(seed)
     settings = NetworkSettings(torn_writes=0.3, retransmission_limit_ns=10**12, read_bytes=(0, 1, 7, 100)[seed % 4])
     with Simulation(seed, network=settings) as sim:
@@ -113,8 +115,8 @@ def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
         assert [end.transport.get_write_buffer_size() for end in ends] == [0, 0]
 
 
-def test_a_read_gives_what_waits_and_knows_nothing_of_writes():
-    """While nobody reads, writes become one stream in the kernel; a read takes of it what it has room for, and the end comes behind it."""
+def test_read_returns_buffered_bytes_regardless_of_write_boundaries():
+    """Unread writes become one stream in the kernel; a read takes as much as it has space for, and end of file follows."""
     with Simulation(5, network=NetworkSettings(torn_writes=0, jitter_ns=0, read_bytes=10)) as sim:
         pair = Pair(sim)
         pair.client.transport.write(b"a" * 25)
@@ -130,41 +132,41 @@ def test_a_read_gives_what_waits_and_knows_nothing_of_writes():
         pair.server.transport.resume_reading()
         sim.run_for(1)
         assert pair.server.chunks[3:] == [b"bcdebcdebc", b"debcdebcde", b"bcde"]
-        assert pair.server.told[-2:] == [("eof", 2), ("closed", 2)] and pair.client.transport.get_write_buffer_size() == 0
+        assert pair.server.callbacks[-2:] == [("eof", 2), ("closed", 2)] and pair.client.transport.get_write_buffer_size() == 0
 
 
-def test_a_writer_is_stopped_until_the_reader_reads(sim):
+def test_writer_is_paused_until_the_reader_reads(sim):
     pair = Pair(sim)
     pair.server.transport.pause_reading()
     pair.client.transport.write(bytes(100_000))
     sim.run_for(5)
-    assert pair.client.told[-1][0] == "pause" and pair.server.received == b""
+    assert pair.client.callbacks[-1][0] == "pause" and pair.server.received == b""
     assert pair.client.transport.get_write_buffer_size() == 100_000
     pair.server.transport.resume_reading()
     sim.run_for(5)
-    assert pair.client.told[-1] == ("resume", 5) and len(pair.server.received) == 100_000
+    assert pair.client.callbacks[-1] == ("resume", 5) and len(pair.server.received) == 100_000
 
 
-def test_a_half_closed_connection_still_answers(sim):
+def test_half_closed_connection_still_answers(sim):
     pair = Pair(sim, reply=True, keep_open=True)
     pair.client.transport.write(b"x")
     pair.client.transport.write_eof()
     sim.run_for(1)
-    assert pair.server.told[-1][0] == "eof" and pair.client.received == b"x"
+    assert pair.server.callbacks[-1][0] == "eof" and pair.client.received == b"x"
     pair.server.transport.close()
     sim.run_for(1)
-    assert [what for what, _ in pair.client.told] == ["made", "eof", "closed"]
+    assert [what for what, _ in pair.client.callbacks] == ["made", "eof", "closed"]
 
 
-def test_a_write_to_an_end_that_is_closed_comes_back_as_a_reset(sim):
+def test_write_to_a_closed_end_returns_a_reset(sim):
     pair = Pair(sim, keep_open=True)
     pair.server.transport.close()
     pair.client.keep_open = True
     sim.run_for(1)
-    assert [what for what, _ in pair.client.told] == ["made", "eof"]
+    assert [what for what, _ in pair.client.callbacks] == ["made", "eof"]
     pair.client.transport.write(b"x")
     sim.run_for(1)
-    assert pair.client.told[-1][0] == "ConnectionResetError"
+    assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
 def test_connects_fail_as_they_do_on_real_hosts(sim):
@@ -191,18 +193,18 @@ def test_connects_fail_as_they_do_on_real_hosts(sim):
     assert sim.now_ns - started == pytest.approx(30 * 10**9, abs=2 * 10**7)
 
 
-def test_a_partition_holds_bytes_back_and_they_come_in_order_when_it_heals(sim):
+def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim):
     pair = Pair(sim)
-    bites = []
+    effects = []
     pair.client.transport.write(b"1")
-    sim.network.block("a", "b", bites.append)
+    sim.network.block("a", "b", effects.append)
     for i in range(2, 6):
         pair.client.transport.write(b"%d" % i)
         sim.run_for(1)
     pair.server.transport.write(b"the other direction works")
     sim.run_for(1)
-    assert pair.server.received == b"" and pair.client.received == b"the other direction works" and bites
-    sim.network.unblock("a", "b", bites.append)
+    assert pair.server.received == b"" and pair.client.received == b"the other direction works" and effects
+    sim.network.unblock("a", "b", effects.append)
     pair.client.transport.write(b"6")
     sim.run_for(1)
     assert pair.server.received == b"123456"
@@ -222,99 +224,99 @@ def test_two_partitions_of_one_link_end_one_after_the_other(sim):
     assert pair.server.received == b"x"
 
 
-def test_a_connection_that_is_not_acknowledged_for_too_long_fails(sim):
+def test_connection_without_acknowledgements_for_too_long_fails(sim):
     pair = Pair(sim)
     sim.network.block("a", "b", lambda effect: None)
     pair.client.transport.write(b"x")
     sim.run_for(100)
-    assert pair.client.told[-1] == ("TimeoutError", 60)
-    assert pair.server.told == [("made", 0)], "who sends nothing notices nothing"
+    assert pair.client.callbacks[-1] == ("TimeoutError", 60)
+    assert pair.server.callbacks == [("made", 0)], "a silent sender detects nothing"
 
 
-def test_a_connect_waits_for_a_partition_to_end(sim):
+def test_connect_waits_for_a_partition_to_end(sim):
     pair = Pair(sim)
-    bites = []
-    sim.network.block("b", "a", bites.append)
-    sim.triggers.at(5 * 10**9, lambda occasion: sim.network.unblock("b", "a", bites.append))
+    effects = []
+    sim.network.block("b", "a", effects.append)
+    sim.triggers.at(5 * 10**9, lambda occasion: sim.network.unblock("b", "a", effects.append))
     pair.connect()
-    assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and bites
+    assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and effects
 
 
-def test_a_cut_loses_what_is_under_way_and_resets_both_ends(sim):
+def test_connection_cut_loses_bytes_in_flight_and_resets_both_ends(sim):
     pair = Pair(sim)
     pair.client.transport.write(b"x")
     assert sim.network.cut("b", "a") == 1
     sim.run_for(1)
     assert pair.server.received == b""
-    assert pair.client.told[-1] == pair.server.told[-1] == ("ConnectionResetError", 0)
+    assert pair.client.callbacks[-1] == pair.server.callbacks[-1] == ("ConnectionResetError", 0)
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 5, 10, 11, 15])
-def test_a_cut_after_k_bytes_lets_exactly_k_through(sim, allowed):
+def test_connection_cut_after_k_bytes_delivers_exactly_k(sim, allowed):
     pair = Pair(sim, reply=True)
     pair.client.transport.cut_after(allowed)
     pair.client.transport.write(b"0123456789")
     pair.client.transport.write(b"abcdefghij")
     sim.run_for(1)
     assert pair.server.received == b"0123456789abcdefghij"[:allowed]
-    assert pair.client.told[-1][0] == pair.server.told[-1][0] == "ConnectionResetError"
+    assert pair.client.callbacks[-1][0] == pair.server.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_a_killed_process_resets_its_connections_after_its_last_bytes(sim):
+def test_killed_process_resets_its_connections_after_its_last_bytes(sim):
     pair = Pair(sim)
     pair.server.transport.write(b"last words")
     sim.kill("b")
     sim.run_for(1)
     assert pair.client.received == b"last words"
-    assert pair.client.told[-1] == ("ConnectionResetError", 0)
-    assert pair.server.told == [("made", 0)], "the dead hear nothing"
+    assert pair.client.callbacks[-1] == ("ConnectionResetError", 0)
+    assert pair.server.callbacks == [("made", 0)], "a dead process receives nothing"
 
 
-def test_a_host_without_power_is_silent_until_it_is_back(sim):
+def test_host_without_power_is_silent_until_it_is_back(sim):
     pair = Pair(sim)
     sim.kill("b", power_loss=True)
     sim.run_for(10)
-    assert pair.client.told == [("made", 0)], "nothing tells an idle peer"
+    assert pair.client.callbacks == [("made", 0)], "an idle peer is not notified"
     pair.client.transport.write(b"x")
     sim.run_for(10)
-    assert pair.client.told == [("made", 0)]
+    assert pair.client.callbacks == [("made", 0)]
     sim.restart("b")
     sim.run_for(1)
-    assert pair.client.told[-1] == ("ConnectionResetError", 20)
+    assert pair.client.callbacks[-1] == ("ConnectionResetError", 20)
 
 
-def test_a_host_that_stays_without_power_times_out(sim):
+def test_host_that_stays_without_power_times_out(sim):
     pair = Pair(sim)
     pair.client.transport.write(b"under way")
     sim.kill("b", power_loss=True)
     sim.run_for(100)
-    assert pair.client.told[-1] == ("TimeoutError", 60)
+    assert pair.client.callbacks[-1] == ("TimeoutError", 60)
 
 
-def test_an_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
+def test_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
     pair = Pair(sim)
     sim.kill("b", power_loss=True)
     sim.restart("b")
     sim.run_for(10)
-    assert pair.client.told == [("made", 0)]
+    assert pair.client.callbacks == [("made", 0)]
     pair.client.transport.write(b"x")
     sim.run_for(1)
-    assert pair.client.told[-1][0] == "ConnectionResetError"
+    assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_a_reset_that_a_partition_swallows_comes_when_it_heals(sim):
+def test_reset_lost_in_a_partition_arrives_when_it_heals(sim):
     pair = Pair(sim)
     bite = [].append
     sim.network.block("b", "a", bite)
     sim.kill("b")
     sim.run_for(10)
-    assert pair.client.told == [("made", 0)]
+    assert pair.client.callbacks == [("made", 0)]
     sim.network.unblock("b", "a", bite)
     sim.run_for(1)
-    assert pair.client.told[-1][0] == "ConnectionResetError"
+    assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_a_slow_link_is_slow_in_its_direction_only(sim):
+def test_slow_link_is_slow_only_in_its_direction(sim):
     pair = Pair(sim)
     sizes = []
 
@@ -332,7 +334,7 @@ def test_a_slow_link_is_slow_in_its_direction_only(sim):
     assert pair.server.received == b"slow"
 
 
-def test_a_protocol_that_fails_ends_the_run_or_where_that_is_tolerated_loses_its_connection(sim):
+def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(sim):
     pair = Pair(sim)
 
     def broken(data):
@@ -342,7 +344,7 @@ def test_a_protocol_that_fails_ends_the_run_or_where_that_is_tolerated_loses_its
     pair.server.data_received = broken
     pair.client.transport.write(b"x")
     sim.run_for(1)
-    assert pair.client.told[-1][0] == "ConnectionResetError"
+    assert pair.client.callbacks[-1][0] == "ConnectionResetError"
     assert [(trouble.host, str(trouble.error)) for trouble in sim.troubles] == [("b", "not a frame")]
     pair.b.is_tolerant = False
     client = pair.connect()
@@ -363,7 +365,7 @@ def test_a_protocol_that_fails_ends_the_run_or_where_that_is_tolerated_loses_its
         lambda loop: loop.subprocess_exec(asyncio.SubprocessProtocol, "true"),
     ],
 )
-def test_what_is_not_simulated_names_who_asked(sim, attempt):
+def test_error_for_an_unsimulated_call_names_the_caller(sim, attempt):
     async def try_it():
         result = attempt(asyncio.get_running_loop())
         await result

@@ -1,4 +1,4 @@
-"""What each fault of a process does to a cluster, and that nothing is left of it afterwards."""
+"""The effects of each process fault on a cluster, and that nothing remains afterwards."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent
 from kraftsim.world.simulated import Simulation
-from tests.simulate.struck_cluster import struck_cluster
+from tests.simulate.fault_cluster import fault_cluster
 
 BROKER = "broker-1"
 ROWS = [
@@ -39,11 +39,11 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("kind", "target", "params", "incarnation"), ROWS)
-def test_a_cluster_outlives_what_happens_to_a_process(kind, target, params, incarnation) -> None:
-    """Every promise holds meanwhile; afterwards everybody is served, and nobody is slow, paused or away."""
-    with struck_cluster() as cluster:
+def test_cluster_survives_process_faults(kind, target, params, incarnation) -> None:
+    """Every guarantee holds meanwhile; afterwards all clients are served, and no node is slow, paused or down."""
+    with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
-        assert cluster.strike(kind, target, params).has_bitten
+        assert cluster.inject(kind, target, params).has_bitten
         assert cluster.host(target).process.incarnation == incarnation
 
 
@@ -51,41 +51,41 @@ def test_every_kind_of_the_family_has_a_row() -> None:
     assert {kind.name for kind in FAULTS.all() if kind.family.value == "process"} == {row[0] for row in ROWS}
 
 
-def test_a_stopped_leader_hands_over_and_a_killed_one_is_missed() -> None:
-    """Controlled shutdown: the next leader is elected at once, not after a time-out; the log was closed cleanly."""
+def test_stopped_leader_resigns_and_a_killed_one_times_out() -> None:
+    """Controlled shutdown: the next leader is elected at once, not after a timeout; the log was closed cleanly."""
     gaps = {}
     for kind in ("stop", "restart"):
-        with struck_cluster() as cluster:
-            leader, struck_ns = cluster.leader, cluster.simulation.now_ns
+        with fault_cluster() as cluster:
+            leader, fired_ns = cluster.leader, cluster.simulation.now_ns
             arm(Fault(kind=kind, target=leader, trigger=AtTime(at_ms=cluster.now_ms)), cluster.simulation)
             cluster.simulation.run_until(lambda c=cluster, gone=leader: c.cluster.leader not in (None, gone), limit_s=10)
-            gaps[kind] = (cluster.simulation.now_ns - struck_ns) / 1e9
+            gaps[kind] = (cluster.simulation.now_ns - fired_ns) / 1e9
             assert len(cluster.of(NodeStopped, leader)) == (kind == "stop")
     assert gaps["stop"] < 0.3 < gaps["restart"]
 
 
-def test_a_node_comes_back_as_another_release_and_as_what_it_was() -> None:
-    """One whose levels end below that of the cluster is refused by the controller, and gives up."""
+def test_node_restarts_as_another_release_and_back() -> None:
+    """The controller rejects one whose levels end below that of the cluster, and it stops."""
     for release, takes_part in (("4.0", True), ("3.3", False)):
-        with struck_cluster() as cluster:
-            assert cluster.strike("other-release", BROKER, {"release": release, "duration_ms": 3000}).has_bitten
+        with fault_cluster() as cluster:
+            assert cluster.inject("other-release", BROKER, {"release": release, "duration_ms": 3000}).has_bitten
             assert [event.release for event in cluster.of(NodeStarted, BROKER)] == ["3.9", release, "3.9"]
             assert len(cluster.of(NodeReady, BROKER)) == (3 if takes_part else 2)
 
 
-def test_a_controller_whose_release_does_not_know_the_level_gives_up() -> None:
-    """The quorum goes on without it (asked of 3.4.1 on the log of a 3.5.2: a fatal fault)."""
-    with struck_cluster() as cluster:
+def test_controller_whose_release_does_not_support_the_level_stops() -> None:
+    """The quorum continues without it (verified with 3.4.1 on the log of a 3.5.2: a fatal fault)."""
+    with fault_cluster() as cluster:
         leader = cluster.leader
-        assert cluster.strike("other-release", leader, {"release": "3.3", "duration_ms": 3000}).has_bitten
+        assert cluster.inject("other-release", leader, {"release": "3.3", "duration_ms": 3000}).has_bitten
         reasons = [event.reason for event in cluster.of(NodeFailed, leader)]
-        told = "ConfigError: kraftsim.release: metadata.version is finalized at level 21, and 3.3 knows 1 to 7: it cannot read this metadata log"
-        assert reasons == [told]
+        reason = "ConfigError: kraftsim.release: metadata.version is finalized at level 21, and 3.3 knows 1 to 7: it cannot read this metadata log"
+        assert reasons == [reason]
 
 
-def test_a_stop_that_takes_too_long_ends_in_a_kill() -> None:
-    """As supervisors do it: SIGTERM, some patience, SIGKILL. Here the disk keeps the node from ending."""
-    with struck_cluster() as cluster:
+def test_stop_that_takes_too_long_ends_in_a_kill() -> None:
+    """As supervisors do it: SIGTERM, a grace period, SIGKILL. Here the disk keeps the node from ending."""
+    with fault_cluster() as cluster:
         stuck = arm(Fault(kind="stuck-flush", target=BROKER, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
         params = {"kill_after_ms": 500, "after_ms": 100}
         stop = arm(Fault(kind="stop", target=BROKER, trigger=AtTime(at_ms=cluster.now_ms), params=params), cluster.simulation)
@@ -96,8 +96,8 @@ def test_a_stop_that_takes_too_long_ends_in_a_kill() -> None:
         stuck.end()
 
 
-def test_a_node_that_is_coming_up_ends_at_once_when_it_is_stopped() -> None:
-    with struck_cluster() as cluster:
+def test_starting_node_ends_immediately_when_stopped() -> None:
+    with fault_cluster() as cluster:
         simulation = cluster.simulation
         simulation.kill(BROKER)
         arm(Fault(kind="stop", trigger=OnEvent(kind="LogRecovered", host=BROKER), params={"after_ms": 100}), simulation)
@@ -107,42 +107,42 @@ def test_a_node_that_is_coming_up_ends_at_once_when_it_is_stopped() -> None:
         simulation.run_until(cluster.cluster.wait_until_ready(), limit_s=30)
 
 
-def test_a_zombie_wakes_up_when_its_place_is_taken() -> None:
-    """A leader of yesterday, and a broker that was fenced; a follower has no place that could be taken."""
-    with struck_cluster() as cluster:
+def test_zombie_resumes_when_its_role_is_taken() -> None:
+    """A former leader, and a fenced broker; a follower has no role that could be taken."""
+    with fault_cluster() as cluster:
         leader = cluster.leader
-        cluster.strike("zombie", leader, {"after_ms": 0})
+        cluster.inject("zombie", leader, {"after_ms": 0})
         assert len(cluster.of(ControllerElected)) == 2 and cluster.leader != leader
-    with struck_cluster() as cluster:
-        assert cluster.strike("zombie", BROKER, {}).has_bitten
+    with fault_cluster() as cluster:
+        assert cluster.inject("zombie", BROKER, {}).has_bitten
         assert [event.broker_id for event in cluster.of(BrokerFenced)] == [1]
-    with struck_cluster() as cluster:
+    with fault_cluster() as cluster:
         follower = next(name for name in cluster.cluster.spec.controller_names if name != cluster.leader)
         arm(Fault(kind="restart", target=cluster.leader, trigger=AtTime(at_ms=cluster.now_ms + 500), params={"after_ms": 10}), cluster.simulation)
-        assert not cluster.strike("zombie", follower, {}).has_bitten and len(cluster.of(ControllerElected)) == 2
+        assert not cluster.inject("zombie", follower, {}).has_bitten and len(cluster.of(ControllerElected)) == 2
 
 
-def test_peers_of_a_half_open_restart_believe_in_the_old_connection() -> None:
-    """Nobody resets it: the broker's new incarnation is there while the controller still waits on the connection to the old one."""
-    with struck_cluster() as cluster:
+def test_peers_of_a_half_open_restart_keep_the_old_connection() -> None:
+    """It is not reset: the broker's new incarnation runs while the controller still waits on the connection to the old one."""
+    with fault_cluster() as cluster:
         for kind in ("restart", "half-open-restart"):
             before = len(cluster.of(ConnectionClosed, "broker-2"))
             params = {"after_ms": 50} if kind == "restart" else {"after_ms": 50, "duration_ms": 0}
-            strike = arm(Fault(kind=kind, target=cluster.leader, trigger=AtTime(at_ms=cluster.now_ms), params=params), cluster.simulation)
+            injection = arm(Fault(kind=kind, target=cluster.leader, trigger=AtTime(at_ms=cluster.now_ms), params=params), cluster.simulation)
             cluster.simulation.run_for(0.2)
             assert (len(cluster.of(ConnectionClosed, "broker-2")) > before) == (kind == "restart")
             cluster.simulation.run_for(5)
-            strike.end()
+            injection.end()
             cluster.simulation.run_for(5)
 
 
-def test_a_crash_loop_comes_back_after_the_last_death() -> None:
-    with struck_cluster() as cluster:
-        cluster.strike("crash-loop", BROKER, {"times": 3, "up_ms": 1000, "down_ms": 50, "power_loss": True})
+def test_crash_loop_ends_with_a_restart_after_the_last_crash() -> None:
+    with fault_cluster() as cluster:
+        cluster.inject("crash-loop", BROKER, {"times": 3, "up_ms": 1000, "down_ms": 50, "power_loss": True})
         assert len(cluster.of(LogRecovered, BROKER)) == 4 and len(cluster.of(NodeReady, BROKER)) >= 2
 
 
-# A processor, alone --------------------------------------------------------------------------------------------------------------------------------
+# A slow process alone ------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -158,17 +158,17 @@ async def tick(seen, sim, count):
         seen.append(sim.now_ns)
 
 
-def test_every_callback_of_a_slow_processor_takes_time(sim):
+def test_every_callback_of_a_slow_process_takes_time(sim):
     """Ten turns of one task and ten of another on one host: twenty callbacks; on another host no time passes."""
-    strike = arm(Fault(kind="slow-cpu", target="a", trigger=AtTime(at_ms=0), params={"step_us": 1000, "duration_ms": 0}), sim)
+    injection = arm(Fault(kind="slow-cpu", target="a", trigger=AtTime(at_ms=0), params={"step_us": 1000, "duration_ms": 0}), sim)
     sim.run_for(0)
     slow, other, fast = [], [], []
     tasks = [sim.spawn("a", tick(slow, sim, 10)), sim.spawn("a", tick(other, sim, 10)), sim.spawn("b", tick(fast, sim, 10))]
     for task in tasks:
         sim.run_until(task)
-    assert set(fast) == {0} and strike.has_bitten
+    assert set(fast) == {0} and injection.has_bitten
     assert slow == other == [2_000_000 * n for n in range(1, 11)]
-    strike.end()
+    injection.end()
     started = sim.now_ns + 2_000_000
     sim.run_for(0.1)
     after = []
@@ -176,7 +176,7 @@ def test_every_callback_of_a_slow_processor_takes_time(sim):
     assert len(set(after)) == 1 and after[0] >= started
 
 
-def test_a_pause_of_a_slow_process_ends_with_the_last_of_both(sim):
+def test_pause_of_a_slow_process_ends_when_both_faults_have_ended(sim):
     seen = []
     slow = arm(Fault(kind="slow-cpu", target="a", trigger=AtTime(at_ms=0), params={"step_us": 1000, "duration_ms": 0}), sim)
     for at_ms, duration_ms in ((5, 100), (50, 200)):
@@ -189,11 +189,11 @@ def test_a_pause_of_a_slow_process_ends_with_the_last_of_both(sim):
     assert sim.host("a").process.pause_count == 0
 
 
-def test_a_process_that_died_while_it_rested_or_stood_still_leaves_the_next_one_alone(sim):
+def test_process_killed_while_slow_or_paused_does_not_affect_the_next(sim):
     arm(Fault(kind="pause", target="a", trigger=AtTime(at_ms=10), params={"duration_ms": 1000}), sim)
     arm(Fault(kind="restart", target="a", trigger=AtTime(at_ms=20), params={"after_ms": 10}), sim)
     arm(Fault(kind="pause", target="a", trigger=AtTime(at_ms=900), params={"duration_ms": 1000}), sim)
     sim.run_for(1.5)
-    assert sim.host("a").process.pause_count == 1, "the pause of the first incarnation does not end that of the second"
+    assert sim.host("a").process.pause_count == 1, "the pause of the first incarnation does not affect the second"
     sim.run_for(1)
     assert sim.host("a").process.pause_count == 0

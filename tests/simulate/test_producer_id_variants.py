@@ -1,4 +1,4 @@
-"""Running nodes that come by producer ids as KIP-730 allows or rejects.   Source: KIP-730."""
+"""Running nodes that obtain producer ids as KIP-730 allows or rejects.   Source: KIP-730."""
 
 import json
 
@@ -23,7 +23,7 @@ PROPERTIES = {
 
 
 class Hand:
-    """A clock that is moved by hand."""
+    """A manually advanced clock."""
 
     now_ms = 0
 
@@ -37,8 +37,8 @@ class Hand:
         return self.now_ms * 1_000_000
 
 
-def test_a_numbered_request_keeps_its_number_on_the_wire_and_any_controller_can_read_the_rest():
-    """A tagged field (KIP-482): who does not know it passes over it."""
+def test_numbered_request_keeps_its_number_on_the_wire_compatibly():
+    """A tagged field (KIP-482): controllers that do not know it skip it."""
     asked = numbered(AllocateProducerIdsRequest(broker_id=7, broker_epoch=9), 2**40)
     codec = compiled(AllocateProducerIdsRequest, 0)
     read: Message = codec.decode(codec.encode(asked), 0)[0]
@@ -48,12 +48,12 @@ def test_a_numbered_request_keeps_its_number_on_the_wire_and_any_controller_can_
     assert number_of(read) is None
 
 
-def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_others_are_served(figures):
+def test_broker_with_too_many_requests_is_throttled_and_others_are_served(figures):
     clock = Hand()
     config = NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"})
     limits = BlockLimits(config, clock)
     pauses = [limits.pause_ms(1) for _ in range(12)]
-    assert pauses[:11] == [0] * 11 and pauses[11] == 100, "what comes in a second may come at once, and be overdrawn once"
+    assert pauses[:11] == [0] * 11 and pauses[11] == 100, "one second's amount may arrive at once, and be overdrawn once"
     assert limits.pause_ms(2) == 0
     clock.now_ms = 100
     assert [limits.pause_ms(1), limits.pause_ms(1)] == [0, 100]
@@ -71,7 +71,7 @@ def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_othe
     ],
     ids=lambda settings: settings["kraftsim.producer.id.blocks"],
 )
-def test_each_way_to_blocks_gives_every_id_once_through_deaths_and_lost_answers(settings, tmp_path):
+def test_each_block_strategy_allocates_every_id_once_under_crashes_and_losses(settings, tmp_path):
     result = run_scenario("producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path)
     assert result.outcome == "ok", "\n".join(result.lines())
     events = [json.loads(line) for path in tmp_path.rglob("events/*.jsonl") for line in path.open()]

@@ -1,4 +1,4 @@
-"""KIP-758 beside the shipped rule: what the comparison found, as far as it depends on no clock. Numbers may move, the verdicts may not."""
+"""KIP-758 compared with the shipped rule: the results that depend on no clock. Numbers may change, the verdicts may not."""
 
 from functools import cache
 
@@ -22,50 +22,50 @@ VERDICTS = {
     "20 in flight, the broker starts again": (DOUBLED, NOTHING),
     "a producer goes astray": (NOTHING, LOST),
 }
-"""What each kind does to records: five batches, latest batch."""
+"""The effects of each kind on records: five batches, latest batch."""
 
 
 @cache
-def found(story: str, kind: str, seed: int = 1) -> Findings:
-    """Play a story with a hundred producers."""
-    return play(KINDS[kind], next(each for each in STORIES if each.name == story), 100, 30, seed)[0]
+def found(scenario: str, kind: str, seed: int = 1) -> Findings:
+    """Run a scenario with a hundred producers."""
+    return play(KINDS[kind], next(each for each in STORIES if each.name == scenario), 100, 30, seed)[0]
 
 
 def harm(findings: Findings) -> str:
-    """Name what was done to records."""
+    """Name the damage to records."""
     if findings.lost:
         return LOST
     return DOUBLED if findings.doubled else NOTHING
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("story", VERDICTS)
-def test_each_kind_does_the_harm_that_the_page_says(story, seed):
-    """docs/producer-variants.md; nobody is ever told that a record is there which is not, but by KIP-758's range."""
-    five, latest = found(story, FIVE, seed), found(story, LATEST, seed)
-    assert (harm(five), harm(latest)) == VERDICTS[story]
+@pytest.mark.parametrize("harness", VERDICTS)
+def test_each_kind_has_exactly_the_documented_damage(harness, seed):
+    """docs/producer-variants.md; only with KIP-758's range is a producer told that a missing record is in the log."""
+    five, latest = found(harness, FIVE, seed), found(harness, LATEST, seed)
+    assert (harm(five), harm(latest)) == VERDICTS[harness]
     assert five.false_duplicates == 0 == five.misplaced
     assert bool(latest.false_duplicates) is (harm(latest) is LOST)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_producer_that_counts_from_0_again_loses_far_more_by_the_range(seed):
-    """Both are deceived by a batch with the same ends as one that they remember; the range is deceived by all others, too."""
+def test_producer_that_restarts_at_0_loses_far_more_with_the_range(seed):
+    """Both are deceived by a batch with the same ends as a remembered one; the range is deceived by all others, too."""
     five, latest = (found("a producer forgets its sequence", kind, seed) for kind in KINDS)
     assert latest.lost > 20 * max(five.lost, 1) and latest.lost > 100
 
 
-def test_the_range_answers_46_where_the_five_answer_45_or_an_offset():
-    """No answer of the shipped rule is without an offset, and none is 46."""
-    for story in VERDICTS:
-        five, latest = found(story, FIVE), found(story, LATEST)
+def test_range_returns_46_where_five_batches_return_45_or_an_offset():
+    """Every response of the shipped rule has an offset, and none is 46."""
+    for harness in VERDICTS:
+        five, latest = found(harness, FIVE), found(harness, LATEST)
         assert five.answers[DUPLICATE] == 0 == five.without_offset
-        if story not in ("nothing is lost", "a producer goes astray"):
+        if harness not in ("nothing is lost", "a producer goes astray"):
             assert latest.answers[DUPLICATE] > 0 == latest.answers[OUT_OF_ORDER]
 
 
 def test_memory_is_saved_where_producers_write_often():
-    """One batch costs the same either way; five cost half as much again as one, as long as the broker stays up."""
+    """One batch costs the same either way; five cost half as much again as one, as long as the broker runs."""
     once, often = ([bytes_each(kind, 2000, batches) for kind in KINDS] for batches in (1, 5))
     assert once[0] == pytest.approx(once[1], rel=0.02)
     assert often[1] == pytest.approx(once[1], rel=0.02)
@@ -74,9 +74,10 @@ def test_memory_is_saved_where_producers_write_often():
 
 @pytest.mark.parametrize("seed", [1, 40])
 def test_two_brokers_of_different_kinds_have_the_same_records(seed, tmp_path):
-    """The range is asked in these runs, and answers 46; a broker with five batches never does.
+    """The range is used in these runs, and returns 46; a broker with five batches never does.
 
-    With seed 40 the first batches of a producer overtake each other, and the range loses them: KIP-758 as written, and told from any other loss.
+    With seed 40 the first batches of a producer overtake each other, and the range loses them: KIP-758 as written,
+    and distinguished from any other loss.
     """
     result = run_scenario("producer_state_variants", seed=seed, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())

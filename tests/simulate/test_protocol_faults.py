@@ -1,4 +1,4 @@
-"""What each fault of the protocol does to requests and answers: late, lost, doubled, overtaken, old. And that it leaves the rest as it was."""
+"""The effects of each protocol fault on requests and responses: late, lost, duplicated, overtaken, outdated. Other traffic is unchanged."""
 
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k52_vote import VotePartitionResult, VoteResponse, VoteTopicResult
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
 from protocol.requests import decode_response, read_request_head, request_chunks, response_chunks
-from tests.simulate.frame_talk import Talk, request, response
+from tests.simulate.frame_talk import FrameExchange, request, response
 
 KINDS = ("late-reply", "lost-reply", "duplicate-request", "overtaken-request", "stale-metadata", "old-epoch-answer")
 STEADY = NetworkSettings(torn_writes=0)
@@ -30,32 +30,32 @@ def armed(sim, kind, trigger, target="*", **params):
     return arm(Fault(kind=kind, trigger=trigger, target=target, params=params), sim)
 
 
-def test_the_table_has_every_kind_of_the_family():
+def test_table_has_every_kind_of_the_family():
     assert sorted(KINDS) == sorted(kind.name for kind in FAULTS.all() if kind.family == "protocol")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_once_a_fault_is_over_every_request_is_done_once_and_answered_at_once(sim, kind):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, kind, OnFrame(api_key=22, nth=2, is_response=True, moment="after"))
-    talk.say(client, request(1) + request(2))
-    assert strike.has_fired and not strike.has_bitten, "nothing came after the second one"
-    strike.end()
+def test_after_a_fault_every_request_is_executed_once_and_answered(sim, kind):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, kind, OnFrame(api_key=22, nth=2, is_response=True, moment="after"))
+    exchange.say(client, request(1) + request(2))
+    assert injection.has_fired and not injection.has_bitten, "there was no traffic after the second one"
+    injection.end()
     for number in range(3, 30):
-        talk.say(client, request(number), 0.01)
-    assert talk.ids == client.answers == list(range(1, 30)) and client.lost is None
-    assert not strike.has_bitten and sim.network.cut_count == 0 and len(sim.network.connections) == 1
+        exchange.say(client, request(number), 0.01)
+    assert exchange.ids == client.answers == list(range(1, 30)) and client.lost is None
+    assert not injection.has_bitten and sim.network.cut_count == 0 and len(sim.network.connections) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_that_is_over_before_its_time_never_strikes(sim, kind):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, kind, OnFrame(api_key=22))
-    strike.end()
-    talk.say(client, request(1))
-    assert not strike.has_fired and talk.ids == client.answers == [1]
+def test_fault_that_ends_before_its_trigger_never_fires(sim, kind):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, kind, OnFrame(api_key=22))
+    injection.end()
+    exchange.say(client, request(1))
+    assert not injection.has_fired and exchange.ids == client.answers == [1]
 
 
 # ---- every byte of a frame
@@ -63,71 +63,71 @@ def test_a_fault_that_is_over_before_its_time_never_strikes(sim, kind):
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("is_response", [False, True])
-def test_a_frame_is_cut_at_any_of_its_bytes(is_response, is_torn):
-    """For every k from 0 to its size exactly k bytes of the frame arrive, whatever the portions in which it is written; then both ends are reset."""
+def test_frame_is_cut_at_any_of_its_bytes(is_response, is_torn):
+    """For every k from 0 to its size exactly k bytes of the frame arrive, however it is written; then both ends are reset."""
     whole = response(2) if is_response else request(2)
     for after_bytes in range(len(whole) + 1):
         with Simulation(after_bytes, network=STEADY) as sim:
-            talk = Talk(sim, answer=lambda frame: b"")
-            client = talk.client()
+            exchange = FrameExchange(sim, answer=lambda frame: b"")
+            client = exchange.client()
             server = sim.network.connections[1][1]
-            strike = armed(sim, "cut-connection", OnFrame(api_key=22, nth=2, is_response=is_response), after_bytes=after_bytes)
-            talk.say(client, request(1) + request(2) if is_response else request(1))
+            injection = armed(sim, "cut-connection", OnFrame(api_key=22, nth=2, is_response=is_response), after_bytes=after_bytes)
+            exchange.say(client, request(1) + request(2) if is_response else request(1))
             writer = server if is_response else client.transport
             written = response(1) + whole if is_response else whole
             pieces = [written[i : i + 5] for i in range(0, len(written), 5)] if is_torn else [written]
             for piece in pieces:
                 sim.loop.schedule(writer.process, sim.now_ns, writer.write, piece)
                 sim.run_for(0.01)
-            read = client.received if is_response else bytes(talk.heard)
+            read = client.received if is_response else bytes(exchange.heard)
             assert read == (response(1) if is_response else request(1)) + whole[:after_bytes]
-            assert strike.has_bitten and client.lost == "ConnectionResetError" and sim.network.connections == {}
+            assert injection.has_bitten and client.lost == "ConnectionResetError" and sim.network.connections == {}
 
 
-def test_a_frame_that_was_sent_already_is_lost_on_its_way(sim):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "cut-connection", OnFrame(api_key=22, moment="after"))
-    talk.say(client, request(1))
-    assert talk.ids == [] and client.lost == "ConnectionResetError" and strike.has_bitten
+def test_frame_that_was_already_sent_is_lost_in_transit(sim):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "cut-connection", OnFrame(api_key=22, moment="after"))
+    exchange.say(client, request(1))
+    assert exchange.ids == [] and client.lost == "ConnectionResetError" and injection.has_bitten
 
 
 # ---- late, lost
 
 
 @pytest.mark.parametrize("is_response", [False, True])
-def test_a_late_reply_reaches_a_connection_that_its_client_has_closed(sim, is_response):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "late-reply", OnFrame(api_key=22, nth=2, is_response=is_response))
-    talk.say(client, request(1) + request(2) + request(3), 5)
-    assert talk.ids == [1, 2, 3] and client.answers == [1], "what comes behind it waits, too"
-    assert not strike.has_bitten, "nobody has given up yet"
+def test_late_response_reaches_a_connection_closed_by_its_client(sim, is_response):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "late-reply", OnFrame(api_key=22, nth=2, is_response=is_response))
+    exchange.say(client, request(1) + request(2) + request(3), 5)
+    assert exchange.ids == [1, 2, 3] and client.answers == [1], "later frames wait, too"
+    assert not injection.has_bitten, "no client has given up yet"
     sim.loop.schedule(client.transport.process, sim.now_ns, client.transport.close)
     sim.run_for(1)
-    assert strike.has_bitten and client.lost == "closed" and client.answers == [1]
+    assert injection.has_bitten and client.lost == "closed" and client.answers == [1]
     assert sim.network.connections == {}
-    again = talk.client()
-    talk.say(again, request(4))
-    assert again.answers == [4], "another connection is none of its business"
+    again = exchange.client()
+    exchange.say(again, request(4))
+    assert again.answers == [4], "another connection is not affected"
 
 
-def test_a_late_reply_comes_after_all_when_the_fault_is_over(sim):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "late-reply", AtTime(at_ms=0), target="b", duration_ms=3000)
-    talk.say(client, request(1) + request(2), 2.5)
+def test_late_response_arrives_when_the_fault_ends(sim):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "late-reply", AtTime(at_ms=0), target="b", duration_ms=3000)
+    exchange.say(client, request(1) + request(2), 2.5)
     assert client.answers == []
     sim.run_for(1)
-    assert client.answers == [1, 2] and not strike.has_bitten and strike.is_over
+    assert client.answers == [1, 2] and not injection.has_bitten and injection.is_over
 
 
-def test_two_faults_may_hold_one_reply(sim):
-    talk = Talk(sim)
-    client = talk.client()
+def test_two_faults_may_hold_one_response(sim):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
     first = armed(sim, "late-reply", OnFrame(api_key=22, is_response=True))
     second = armed(sim, "late-reply", OnFrame(api_key=22), duration_ms=50_000)
-    talk.say(client, request(1))
+    exchange.say(client, request(1))
     first.end()
     sim.run_for(1)
     assert client.answers == []
@@ -147,121 +147,121 @@ def test_two_faults_may_hold_one_reply(sim):
         (AtTime(at_ms=0), "a", [1, 2, 3], [1, 2, 3]),
     ],
 )
-def test_a_lost_reply_leaves_a_request_that_was_done(sim, trigger, target, seen, answered):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "lost-reply", trigger, target=target)
+def test_lost_response_leaves_an_executed_request(sim, trigger, target, seen, answered):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "lost-reply", trigger, target=target)
     for number in (1, 2, 3):
         if client.lost is None:
-            talk.say(client, request(number))
-    assert (talk.ids, client.answers) == (seen, answered)
+            exchange.say(client, request(number))
+    assert (exchange.ids, client.answers) == (seen, answered)
     assert client.received == b"".join(response(number) for number in answered), "not a byte of the lost one"
-    assert strike.has_bitten == (client.lost == "ConnectionResetError") == (len(answered) < 3)
+    assert injection.has_bitten == (client.lost == "ConnectionResetError") == (len(answered) < 3)
 
 
 @pytest.mark.parametrize("kind, api_key, hits", [("lost-reply", 3, [1, 2]), ("lost-reply", None, [1])])
-def test_a_fault_without_a_frame_as_its_trigger_goes_by_an_api(sim, kind, api_key, hits):
-    talk = Talk(sim)
-    client = talk.client()
+def test_fault_without_a_frame_trigger_selects_by_api(sim, kind, api_key, hits):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
     armed(sim, kind, AtTime(at_ms=0), target="b", api_key=api_key)
     for number, api in ((1, 22), (2, 3), (3, 22)):
         if client.lost is None:
-            talk.say(client, request(number, api))
-    assert talk.ids == hits and client.lost == "ConnectionResetError"
+            exchange.say(client, request(number, api))
+    assert exchange.ids == hits and client.lost == "ConnectionResetError"
 
 
-# ---- twice, and in another order
+# ---- duplicated and reordered
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_duplicate_comes_on_a_new_connection_and_its_answer_goes_nowhere(sim, times):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "duplicate-request", OnFrame(api_key=22, nth=2), after_ms=50, times=times)
-    talk.say(client, request(1) + request(2)[:7], 0.02)
-    talk.say(client, request(2)[7:] + request(3), 0.02)
-    assert talk.ids == [1, 2, 3] and not strike.has_bitten
+def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(sim, times):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "duplicate-request", OnFrame(api_key=22, nth=2), after_ms=50, times=times)
+    exchange.say(client, request(1) + request(2)[:7], 0.02)
+    exchange.say(client, request(2)[7:] + request(3), 0.02)
+    assert exchange.ids == [1, 2, 3] and not injection.has_bitten
     sim.run_for(1)
-    assert talk.ids == [1, 2, 3] + [2] * times and strike.has_bitten
-    numbers = [number for number, _ in talk.seen]
+    assert exchange.ids == [1, 2, 3] + [2] * times and injection.has_bitten
+    numbers = [number for number, _ in exchange.seen]
     assert len(set(numbers)) == 1 + times, "each copy on a connection of its own"
     assert client.answers == [1, 2, 3] and len(sim.network.connections) == 1
 
 
-def test_a_duplicate_that_nobody_takes_changes_nothing(sim):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "duplicate-request", OnFrame(api_key=22), after_ms=100)
-    talk.say(client, request(1), 0.05)
+def test_duplicate_without_a_receiver_changes_nothing(sim):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "duplicate-request", OnFrame(api_key=22), after_ms=100)
+    exchange.say(client, request(1), 0.05)
     sim.kill("b")
     sim.run_for(60)
-    assert strike.has_fired and not strike.has_bitten and sim.troubles == []
+    assert injection.has_fired and not injection.has_bitten and sim.troubles == []
 
 
 @pytest.mark.parametrize("same_client, overtaken_by, order", [(True, 1, [3, 4, 1, 2]), (False, 1, [3, 1, 2, 4]), (True, 2, [3, 4, 5, 1, 2])])
-def test_a_request_is_overtaken_by_requests_on_other_connections(sim, same_client, overtaken_by, order):
-    talk = Talk(sim, hosts=("a", "b", "c"))
-    one, other, stranger = talk.client(), talk.client(), talk.client("c")
-    strike = armed(sim, "overtaken-request", OnFrame(api_key=22), same_client=same_client, overtaken_by=overtaken_by)
-    talk.say(one, request(1) + request(2))
-    assert talk.ids == []
-    talk.say(stranger, request(3))
-    talk.say(other, request(4))
+def test_request_is_overtaken_by_requests_on_other_connections(sim, same_client, overtaken_by, order):
+    exchange = FrameExchange(sim, hosts=("a", "b", "c"))
+    one, other, stranger = exchange.client(), exchange.client(), exchange.client("c")
+    injection = armed(sim, "overtaken-request", OnFrame(api_key=22), same_client=same_client, overtaken_by=overtaken_by)
+    exchange.say(one, request(1) + request(2))
+    assert exchange.ids == []
+    exchange.say(stranger, request(3))
+    exchange.say(other, request(4))
     if len(order) == 5:
-        assert not strike.has_bitten
-        talk.say(other, request(5))
-    assert talk.ids == order and strike.has_bitten
+        assert not injection.has_bitten
+        exchange.say(other, request(5))
+    assert exchange.ids == order and injection.has_bitten
     assert one.answers == [1, 2]
 
 
-def test_an_overtaken_request_is_done_though_its_client_has_given_it_up(sim):
-    talk = Talk(sim)
-    one = talk.client()
-    strike = armed(sim, "overtaken-request", OnFrame(api_key=22))
-    talk.say(one, request(1))
+def test_overtaken_request_is_executed_though_its_client_gave_up(sim):
+    exchange = FrameExchange(sim)
+    one = exchange.client()
+    injection = armed(sim, "overtaken-request", OnFrame(api_key=22))
+    exchange.say(one, request(1))
     sim.loop.schedule(one.transport.process, sim.now_ns, one.transport.close)
     sim.run_for(1)
-    again = talk.client()
-    talk.say(again, request(2))
-    assert talk.ids == [2, 1] and again.answers == [2] and one.answers == [] and strike.has_bitten
+    again = exchange.client()
+    exchange.say(again, request(2))
+    assert exchange.ids == [2, 1] and again.answers == [2] and one.answers == [] and injection.has_bitten
 
 
 @pytest.mark.parametrize("params, order", [({}, [1, 2]), ({"api_key": 62}, [2, 1])])
-def test_who_registers_a_broker_is_overtaken_only_where_somebody_says_so(sim, params, order):
-    """The dead one that arrives last would lock the living one out for good."""
-    talk = Talk(sim)
-    one, other = talk.client(), talk.client()
-    strike = armed(sim, "overtaken-request", OnFrame(api_key=62), **params)
-    talk.say(one, request(1, 62))
-    talk.say(other, request(2, 62))
-    assert talk.ids == order
-    assert strike.has_bitten is bool(params)
+def test_broker_registration_is_overtaken_only_if_requested(sim, params, order):
+    """The late registration of a dead incarnation would lock out the live one for good."""
+    exchange = FrameExchange(sim)
+    one, other = exchange.client(), exchange.client()
+    injection = armed(sim, "overtaken-request", OnFrame(api_key=62), **params)
+    exchange.say(one, request(1, 62))
+    exchange.say(other, request(2, 62))
+    assert exchange.ids == order
+    assert injection.has_bitten is bool(params)
 
 
-def test_a_request_that_nobody_overtakes_goes_on_when_the_fault_is_over(sim):
-    talk = Talk(sim)
-    client = talk.client()
-    strike = armed(sim, "overtaken-request", OnFrame(api_key=22), duration_ms=2000)
-    talk.say(client, request(1) + request(2), 1.9)
-    assert talk.ids == []
+def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim):
+    exchange = FrameExchange(sim)
+    client = exchange.client()
+    injection = armed(sim, "overtaken-request", OnFrame(api_key=22), duration_ms=2000)
+    exchange.say(client, request(1) + request(2), 1.9)
+    assert exchange.ids == []
     sim.run_for(1)
-    assert talk.ids == client.answers == [1, 2] and not strike.has_bitten
+    assert exchange.ids == client.answers == [1, 2] and not injection.has_bitten
 
 
-# ---- old answers
+# ---- old responses
 
 
 def metadata_of(controller_id):
     return MetadataResponse(brokers=[], cluster_id="c", controller_id=controller_id, topics=[])
 
 
-def ask_metadata(talk, client, correlation_id, topic="t", version=9):
+def ask_metadata(exchange, client, correlation_id, topic="t", version=9):
     body = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    talk.say(client, b"".join(request_chunks(METADATA, version, correlation_id, f"client-{correlation_id}", body)))
+    exchange.say(client, b"".join(request_chunks(METADATA, version, correlation_id, f"client-{correlation_id}", body)))
 
 
 class Lagging:
-    """Answers Metadata with a controller id that grows with every answer, unless told to stay."""
+    """Answers Metadata with a controller id that grows with every response, unless configured to stay."""
 
     def __init__(self):
         self.controller_id = 0
@@ -276,40 +276,40 @@ def controllers(client, version=9):
 
 
 @pytest.mark.parametrize(
-    "age, times, told", [(1, 1, [0, 1, 2, 2, 4, 5]), (2, 1, [0, 1, 2, 1, 4, 5]), (8, 1, [0, 1, 2, 0, 4, 5]), (1, 2, [0, 1, 2, 2, 3, 5])]
+    "age, times, expected", [(1, 1, [0, 1, 2, 2, 4, 5]), (2, 1, [0, 1, 2, 1, 4, 5]), (8, 1, [0, 1, 2, 0, 4, 5]), (1, 2, [0, 1, 2, 2, 3, 5])]
 )
-def test_an_old_answer_to_the_same_question_is_given_in_the_place_of_the_new_one(sim, age, times, told):
+def test_old_response_to_the_same_request_replaces_the_new_one(sim, age, times, expected):
     server = Lagging()
-    talk = Talk(sim, answer=server)
-    client = talk.client()
-    strike = armed(sim, "stale-metadata", OnFrame(api_key=METADATA, is_response=True, nth=4), age=age, times=times)
+    exchange = FrameExchange(sim, answer=server)
+    client = exchange.client()
+    injection = armed(sim, "stale-metadata", OnFrame(api_key=METADATA, is_response=True, nth=4), age=age, times=times)
     for number in range(6):
         server.controller_id = number
-        ask_metadata(talk, client, number)
-    assert controllers(client) == told and client.answers == list(range(6)), "each answer has the id of its request"
-    assert strike.has_bitten
+        ask_metadata(exchange, client, number)
+    assert controllers(client) == expected and client.answers == list(range(6)), "each response has the id of its request"
+    assert injection.has_bitten
 
 
-def test_an_answer_to_another_question_or_version_is_no_old_answer(sim):
+def test_response_to_another_request_or_version_is_not_used(sim):
     server = Lagging()
-    talk = Talk(sim, answer=server)
-    client, other = talk.client(), talk.client()
-    strike = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
+    exchange = FrameExchange(sim, answer=server)
+    client, other = exchange.client(), exchange.client()
+    injection = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
     for number, (topic, version) in enumerate([("t", 7), ("u", 7), ("t", 6), ("u", 6)]):
         server.controller_id = number
-        ask_metadata(talk, client if version == 7 else other, number, topic, version)
-    assert controllers(client, 7) == [0, 1] and controllers(other, 6) == [2, 3] and not strike.has_bitten
-    ask_metadata(talk, client, 4, "u", 7)
-    assert controllers(client, 7)[-1] == 1 and strike.has_bitten
+        ask_metadata(exchange, client if version == 7 else other, number, topic, version)
+    assert controllers(client, 7) == [0, 1] and controllers(other, 6) == [2, 3] and not injection.has_bitten
+    ask_metadata(exchange, client, 4, "u", 7)
+    assert controllers(client, 7)[-1] == 1 and injection.has_bitten
 
 
-def test_an_answer_that_says_the_same_again_is_left_alone(sim):
-    talk = Talk(sim, answer=Lagging())
-    client = talk.client()
-    strike = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
+def test_identical_response_is_left_unchanged(sim):
+    exchange = FrameExchange(sim, answer=Lagging())
+    client = exchange.client()
+    injection = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
     for number in range(5):
-        ask_metadata(talk, client, number)
-    assert client.answers == list(range(5)) and not strike.has_bitten
+        ask_metadata(exchange, client, number)
+    assert client.answers == list(range(5)) and not injection.has_bitten
 
 
 def vote_answer(version, epoch):
@@ -323,7 +323,7 @@ def fetch_answer(version, epoch):
 
 
 @pytest.mark.parametrize("api_key, version, answer", [(VOTE, 1, vote_answer), (FETCH, 13, fetch_answer)])
-def test_an_answer_of_an_earlier_epoch_is_given_in_the_place_of_the_new_one(sim, api_key, version, answer):
+def test_response_of_an_earlier_epoch_replaces_the_new_one(sim, api_key, version, answer):
     epochs = iter([4, 4, 4, 7, 8, 9])
     given = []
 
@@ -331,25 +331,25 @@ def test_an_answer_of_an_earlier_epoch_is_given_in_the_place_of_the_new_one(sim,
         given.append(answer(version, next(epochs)))
         return b"".join(response_chunks(api_key, version, int.from_bytes(frame[8:12], "big"), given[-1]))
 
-    talk = Talk(sim, answer=reply)
-    client = talk.client()
-    strike = armed(sim, "old-epoch-answer", OnFrame(api_key=api_key, is_response=True, nth=2), times=2)
-    bites = []
+    exchange = FrameExchange(sim, answer=reply)
+    client = exchange.client()
+    injection = armed(sim, "old-epoch-answer", OnFrame(api_key=api_key, is_response=True, nth=2), times=2)
+    effects = []
     for number in range(6):
-        talk.say(client, request(number, api_key)[:6] + version.to_bytes(2, "big") + request(number, api_key)[8:])
-        bites.append(strike.has_bitten)
-    told = [decode_response(api_key, version, response(0, body)[4:])[1] for body in client.bodies]
-    assert told == [given[0], given[1], given[2], given[2], given[3], given[5]], "no answer of the same epoch is given for another"
-    assert bites == [False, False, False, True, True, True] and client.answers == list(range(6))
+        exchange.say(client, request(number, api_key)[:6] + version.to_bytes(2, "big") + request(number, api_key)[8:])
+        effects.append(injection.has_bitten)
+    decoded = [decode_response(api_key, version, response(0, body)[4:])[1] for body in client.bodies]
+    assert decoded == [given[0], given[1], given[2], given[2], given[3], given[5]], "no response is replaced by one of the same epoch"
+    assert effects == [False, False, False, True, True, True] and client.answers == list(range(6))
 
 
-def test_an_answer_that_tells_no_epoch_is_left_alone(sim):
-    """BeginQuorumEpoch with an error of the whole request has no partition: nobody can tell how old it is."""
-    talk = Talk(
+def test_response_without_an_epoch_is_left_unchanged(sim):
+    """BeginQuorumEpoch with a top-level error has no partition: its age is unknown."""
+    exchange = FrameExchange(
         sim, answer=lambda frame: b"".join(response_chunks(53, 0, int.from_bytes(frame[8:12], "big"), BeginQuorumEpochResponse(error_code=42)))
     )
-    client = talk.client()
-    strike = armed(sim, "old-epoch-answer", AtTime(at_ms=0), target="b")
+    client = exchange.client()
+    injection = armed(sim, "old-epoch-answer", AtTime(at_ms=0), target="b")
     for number in range(3):
-        talk.say(client, request(number, 53)[:6] + b"\x00\x00" + request(number, 53)[8:])
-    assert client.answers == [0, 1, 2] and not strike.has_bitten
+        exchange.say(client, request(number, 53)[:6] + b"\x00\x00" + request(number, 53)[8:])
+    assert client.answers == [0, 1, 2] and not injection.has_bitten

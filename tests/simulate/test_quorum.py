@@ -1,4 +1,4 @@
-"""A quorum of controllers in virtual time under kills, losses of power, cuts and pauses: one leader, one log, no producer id twice."""
+"""A quorum of controllers in virtual time under kills, power losses, partitions and pauses: one leader, one log, no producer id twice."""
 
 import pytest
 
@@ -23,7 +23,7 @@ SMALL_LOGS = {
 
 
 def play(seed: int, **options: object) -> QuorumRun:
-    """Play one run; whatever is violated fails it."""
+    """Run once; any violation fails the test."""
     with Simulation(seed) as simulation:
         run = QuorumRun(simulation, seed, **options)  # type: ignore[arg-type]
         run.play()
@@ -32,60 +32,66 @@ def play(seed: int, **options: object) -> QuorumRun:
 
 
 @pytest.mark.parametrize("seed", [3, 8])
-def test_three_controllers_keep_every_promise(seed: int) -> None:
+def test_three_controllers_keep_every_guarantee(seed: int) -> None:
     """Voters in the configuration, the whole log kept: Kafka's default."""
     run = play(seed)
-    assert len(run.elected) >= 3, "the leader was struck"
+    assert len(run.elected) >= 3, "the fault hit the leader"
 
 
-def test_what_a_leader_wrote_alone_is_undone_refused_and_cut() -> None:
-    """Cut off from the others, a leader goes on writing until it notices; nobody is answered, and the log follows the next leader's (KIP-595)."""
+def test_records_of_an_isolated_leader_are_reverted_and_truncated() -> None:
+    """Its requests are rejected. Partitioned from the others, a leader continues to write until it notices; no client
+    is answered, and its log follows the next leader's (KIP-595).
+    """
     with Simulation(1) as simulation:
         run = QuorumRun(simulation, 1)
         run.cluster.start()
-        asker = run.begin_to_ask(20_000)
+        requester = run.begin_to_ask(20_000)
         simulation.run_until(lambda: len(run.blocks) >= 3, limit_s=30)
         leader = run.leader
         others = [name for name in run.names if name != leader]
         for other in others:
-            run.cut(leader, other)
+            run.partition(leader, other)
         answered = len(run.blocks)
         node = run.controller(leader)
         simulation.run_until(lambda: not node.is_active, limit_s=10)
-        assert node.raft.log_end_offset > (node.raft.high_watermark or 0), "it wrote what was not committed"
+        assert node.raft.log_end_offset > (node.raft.high_watermark or 0), "it wrote uncommitted records"
         assert node.ledger.state.producer_ids.next_producer_id == run.blocks[answered - 1].next_producer_id
         simulation.run_until(lambda: run.leader in others, limit_s=20)
-        run.mend_all()
-        simulation.run_until(asker, limit_s=120)
+        run.heal_all()
+        simulation.run_until(requester, limit_s=120)
         simulation.run_until(run.is_settled, limit_s=60)
-        assert [event.to_offset for event in run.noted(MetadataReverted)] and run.noted(MetadataTruncated)
-        assert len(set(asker.result())) == 20_000
+        assert [event.to_offset for event in run.emitted(MetadataReverted)] and run.emitted(MetadataTruncated)
+        assert len(set(requester.result())) == 20_000
         simulation.run_until(run.know_the_same, limit_s=30)
         run.check_logs()
         assert (simulation.troubles, simulation.violations) == ([], [])
 
 
 @pytest.mark.parametrize("seed", [4, 11])
-def test_lagging_controllers_begin_with_a_snapshot(seed: int) -> None:
-    """With logs that are cleaned all the time, whoever was away for long finds the leader's log beginning behind its own end (KIP-630)."""
+def test_lagging_controllers_load_a_snapshot(seed: int) -> None:
+    """If logs are cleaned continuously, a controller that was down for long finds that the leader's log begins behind
+    its own end (KIP-630).
+    """
     run = play(seed, settings=SMALL_LOGS)
-    assert run.noted(SnapshotWritten) and run.noted(SnapshotLoaded)
+    assert run.emitted(SnapshotWritten) and run.emitted(SnapshotLoaded)
 
 
 @pytest.mark.parametrize("seed", [2, 7])
-def test_voters_that_stand_in_the_log_elect_as_well(seed: int) -> None:
-    """kraft.version 1: the first voters come from the snapshot of the formatting, and go into the log with the first epoch (KIP-853)."""
+def test_voters_in_the_log_elect_as_well(seed: int) -> None:
+    """kraft.version 1: the first voters come from the snapshot written by formatting, and go into the log with the
+    first epoch (KIP-853).
+    """
     run = play(seed, first_voters=3, settings=SMALL_LOGS)
-    assert all(event.voters == "101,102,103" and event.kraft_version == 1 for event in run.noted(VotersChanged))
-    assert run.noted(VotersChanged)
+    assert all(event.voters == "101,102,103" and event.kraft_version == 1 for event in run.emitted(VotersChanged))
+    assert run.emitted(VotersChanged)
 
 
 def test_controllers_join_and_leave_a_running_quorum() -> None:
-    """One controller formats the quorum alone; two more read along, become voters, and the first one leaves while it leads (KIP-853)."""
+    """One controller formats the quorum alone; two more observe, become voters, and the first one leaves while it leads (KIP-853)."""
     with Simulation(3) as simulation:
         run = QuorumRun(simulation, 3, first_voters=1)
         run.cluster.start()
-        asker = run.begin_to_ask(12_000)
+        requester = run.begin_to_ask(12_000)
         simulation.run_until(lambda: run.leader == "controller-101", limit_s=30)
         for name in ("controller-102", "controller-103"):
             assert run.ask_leader(run.joining(name)).error_code == ErrorCode.NONE
@@ -95,9 +101,9 @@ def test_controllers_join_and_leave_a_running_quorum() -> None:
         assert run.ask_leader(request).error_code == ErrorCode.NONE
         simulation.run_until(lambda: run.leader in ("controller-102", "controller-103"), limit_s=30)
         simulation.kill("controller-101")
-        simulation.run_until(asker, limit_s=120)
-        assert len(set(asker.result())) == 12_000
-        assert [event.voters for event in run.noted(VotersChanged)][-1] == "102,103"
+        simulation.run_until(requester, limit_s=120)
+        assert len(set(requester.result())) == 12_000
+        assert [event.voters for event in run.emitted(VotersChanged)][-1] == "102,103"
         assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])
 
 
@@ -113,13 +119,13 @@ def test_static_voters_cannot_be_changed() -> None:
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_five_controllers_survive_two() -> None:
+def test_five_controllers_survive_two_failures() -> None:
     """A majority of five."""
     play(1, controllers=5)
 
 
-def test_a_quorum_repeats_itself_byte_for_byte() -> None:
-    """The same seed gives the same events: elections are drawn, never guessed."""
+def test_quorum_run_is_reproducible_byte_for_byte() -> None:
+    """The same seed gives the same events: election timeouts come from the seed."""
 
     def history() -> bytes:
         with Simulation(5) as simulation:
@@ -130,8 +136,8 @@ def test_a_quorum_repeats_itself_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("moment_ms", range(0, 20, 4))
-def test_a_controller_that_stops_in_good_order_says_that_all_it_has_is_on_its_disk(moment_ms: int) -> None:
-    """Records arrive while it stops; else damage to the last of them would be taken for a tail that was never flushed."""
+def test_clean_stop_of_a_controller_records_a_fully_flushed_log(moment_ms: int) -> None:
+    """Records arrive while it stops; otherwise damage to the last of them would be treated as an unflushed tail."""
     with Simulation(moment_ms) as simulation:
         run = QuorumRun(simulation, 4, settings={"metadata.max.idle.interval.ms": "5"})
         run.cluster.start()
@@ -142,7 +148,7 @@ def test_a_controller_that_stops_in_good_order_says_that_all_it_has_is_on_its_di
         platter.flush_ns = (3_000_000, 4_000_000)
         simulation.run_for(0.1 + moment_ms / 1000)
         simulation.run_until(simulation.spawn(follower, run.controller(follower).stop()), limit_s=30)
-        told = parse_offset_checkpoint(bytes(platter.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
+        checkpoint = parse_offset_checkpoint(bytes(platter.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
         end_offset = next(split_batches(run.log_of(follower)[-1])).next_offset
-        assert told == {("__cluster_metadata", 0): end_offset}
+        assert checkpoint == {("__cluster_metadata", 0): end_offset}
         assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])

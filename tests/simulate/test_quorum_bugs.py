@@ -1,4 +1,6 @@
-"""Each historical bug of the metadata quorum is found by the story of three controllers under faults, and without it the same seed is clean."""
+"""The scenario of three controllers under faults finds each historical bug of the metadata quorum, and the same seed is
+clean without it.
+"""
 
 import pytest
 
@@ -18,15 +20,15 @@ NAME = "quorum_under_faults"
         ("KAFKA-14618", 1, "snapshot-equals-log"),
     ],
 )
-def test_a_bug_that_is_put_back_is_found(name, seed, invariant):
-    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+def test_injected_bug_is_found(name, seed, invariant):
+    """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     result = run_scenario(NAME, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
     assert invariant in bug(name).caught_by
 
 
 @pytest.mark.parametrize("seed", [1, 7, 14])
-def test_without_a_bug_the_seeds_are_clean(seed):
-    """Otherwise a finding would say nothing about the bug."""
+def test_without_the_bug_the_seeds_are_clean(seed):
+    """Otherwise a finding would prove nothing about the bug."""
     result = run_scenario(NAME, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())

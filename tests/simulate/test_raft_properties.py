@@ -1,4 +1,4 @@
-"""The seven properties of Apache Kafka's RaftEventSimulationTest, two seeds of each; `make raft-properties` plays a thousand."""
+"""The seven properties of Apache Kafka's RaftEventSimulationTest, two seeds of each; `make raft-properties` runs a thousand."""
 
 from collections.abc import Callable
 
@@ -15,25 +15,25 @@ from tests.simulate.raft_properties.seven import PROPERTIES, play
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_property_holds(name: str, seed: int) -> None:
-    """All invariants hold after every event, and everybody learns what is committed. That there was something to look at is seen, too."""
-    played = play(name, seed)
-    assert played.looks > 50 and played.end_offset > 10
+    """All invariants hold after every event, and every replica learns what is committed. The histories are checked not to be trivial."""
+    result = play(name, seed)
+    assert result.looks > 50 and result.end_offset > 10
 
 
-def test_a_seed_plays_the_same_again() -> None:
+def test_seed_is_reproducible() -> None:
     name = "can_recover_after_all_nodes_killed"
     assert play(name, 1) == play(name, 1)
 
 
 class CommitsWhatItHas(Leadership):
-    """A leader that waits for nobody."""
+    """A leader that waits for no voter."""
 
     def high_watermark(self, log: RaftLog) -> int | None:
         return log.end_offset if log.high_watermark is None or log.end_offset > log.high_watermark else None
 
 
 class CommitsWhatTooFewHave(Leadership):
-    """A leader that takes half of the voters for a majority, if they are not even in number: one too few."""
+    """A leader that treats half of an odd number of voters as a majority: one too few."""
 
     def high_watermark(self, log: RaftLog) -> int | None:
         ends = sorted((self._end_of(key, log) for key in self._voters.keys), reverse=True)
@@ -48,8 +48,8 @@ class CommitsWhatTooFewHave(Leadership):
         (lambda parts: parts.replacing(leadership=CommitsWhatTooFewHave), "can_elect_initial_leader", 2, "majority-reached-high-watermark"),
         (bug("KAFKA-10533").into, "can_elect_initial_leader", 1, "majority-reached-high-watermark"),
     ],
-    ids=["waits-for-nobody", "one-too-few", "KAFKA-10533"],
+    ids=["waits-for-no-voter", "one-too-few", "KAFKA-10533"],
 )
-def test_wrong_rules_break_an_invariant(swap: Callable[[Parts], Parts], name: str, seed: int, broken: str) -> None:
+def test_wrong_rules_violate_an_invariant(swap: Callable[[Parts], Parts], name: str, seed: int, broken: str) -> None:
     with pytest.raises(SimulationStopped, match=broken):
         play(name, seed, swap)

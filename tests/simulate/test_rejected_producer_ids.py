@@ -1,6 +1,8 @@
-"""What KIP-730 rejected, in brokers and controllers that run: ids without coordination, and a request that is answered twice alike.
+"""Alternatives that KIP-730 rejected, in running brokers and controllers: ids without coordination, and an idempotent
+request.
 
-Clients ask over frames, and the invariant `producer-id-unique` is fed as in every story.   Source: KIP-730 (rejected alternatives).
+Clients send requests over connections, and the invariant `producer-id-unique` checks as in every scenario.   Source:
+KIP-730 (rejected alternatives).
 """
 
 import asyncio
@@ -36,11 +38,11 @@ IDS = 30
 
 
 class Lab:
-    """A cluster that runs, and one client."""
+    """A running cluster, and one client."""
 
     def __init__(self, simulation: Simulation, settings: Mapping[str, str], **spec: object) -> None:
         self.simulation = simulation
-        self.noted: list[Event] = []
+        self.emitted: list[Event] = []
         self._check = INVARIANT.check()
         simulation.observe(self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended))
         self.cluster = SimulatedCluster(ClusterSpec(seed=1, settings={**SESSION, **settings}, **spec), simulation)  # type: ignore[arg-type]
@@ -49,7 +51,7 @@ class Lab:
         simulation.add_host("client")
 
     def _look(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        self.noted.append(event)
+        self.emitted.append(event)
         if isinstance(event, ProducerIdReturned):
             self._check.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event)
 
@@ -58,7 +60,7 @@ class Lab:
         return found  # type: ignore[return-value]
 
     def ids_of(self, broker: int, count: int = IDS, *, tries_max: int = 1000) -> tuple[list[int], Counter[int]]:
-        """Let a client ask a broker until it was given so many ids; return them, and how often it was refused with which error."""
+        """Let a client request ids from a broker until it has so many; return them, and the count of each error."""
         return self.run(self._ids_of(broker, count, tries_max))
 
     async def _ids_of(self, broker: int, count: int, tries_max: int) -> tuple[list[int], Counter[int]]:
@@ -77,7 +79,7 @@ class Lab:
         return given, refused
 
     def allocate(self, controller: str, number: int | None, times: int = 1) -> list[range]:
-        """Ask a controller for blocks as a second machine that has the id and the epoch of broker 1; return what each answer holds."""
+        """Request blocks from a controller as a second machine with the id and the epoch of broker 1; return each response's block."""
         return self.run(self._allocate(controller, number, times))
 
     async def _allocate(self, controller: str, number: int | None, times: int) -> list[range]:
@@ -104,27 +106,27 @@ class Lab:
         return self.cluster.leader
 
     def records(self) -> int:
-        """How many records of blocks the active controller has written."""
-        return sum("ProducerIdsRecord" in event.record_kinds for event in self.noted if isinstance(event, MetadataAppended))
+        """The number of block records that the active controller has written."""
+        return sum("ProducerIdsRecord" in event.record_kinds for event in self.emitted if isinstance(event, MetadataAppended))
 
-    def restart(self, name: str, **told: str) -> None:
-        """Kill a broker, and start it again when its session is over; with other settings, where told."""
+    def restart(self, name: str, **settings: str) -> None:
+        """Kill a broker, and restart it when its session has expired, optionally with other settings."""
         host = self.cluster.hosts[name]
         self.simulation.kill(host)
-        host.told.update({key.replace("_", "."): value for key, value in told.items()})
+        host.told.update({key.replace("_", "."): value for key, value in settings.items()})
         self.simulation.run_for(4)
         self.simulation.restart(host)
         self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
 
     @property
     def violations(self) -> int:
-        """How many ids were given twice, by the invariant."""
+        """The number of duplicate ids found by the invariant."""
         return self._check.finish().violation_count
 
 
 @pytest.mark.parametrize("settings", [OWN_DISK, {}], ids=["own-disk", "shipped"])
-def test_a_broker_that_loses_its_disk_gives_its_ids_again(settings: Mapping[str, str], figures) -> None:
-    """730-32: ids without coordination need a disk that lasts; those of the controller do not."""
+def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(settings: Mapping[str, str], figures) -> None:
+    """730-32: ids without coordination need a durable disk; those of the controller do not."""
     with Simulation(1) as simulation:
         lab = Lab(simulation, settings)
         before, _ = lab.ids_of(1)
@@ -144,8 +146,8 @@ def test_a_broker_that_loses_its_disk_gives_its_ids_again(settings: Mapping[str,
 
 
 @pytest.mark.parametrize("node_id", [2**BROKER_BITS, 2**BROKER_BITS - 1])
-def test_a_broker_that_is_added_later_may_not_fit(node_id: int, figures) -> None:
-    """730-32: an id beyond the bits is refused to all of its clients, for ever; brokers of before go on."""
+def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, figures) -> None:
+    """730-32: an id that exceeds the bits is rejected for all of its clients, for ever; existing brokers continue."""
     with Simulation(2) as simulation:
         lab = Lab(simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}})
         tries = 20
@@ -157,8 +159,8 @@ def test_a_broker_that_is_added_later_may_not_fit(node_id: int, figures) -> None
 
 
 @pytest.mark.parametrize("node_id", [0, 1])
-def test_a_broker_without_coordination_gives_ids_that_zookeeper_has_given(node_id: int, figures) -> None:
-    """730-32: its prefix lies inside the range of ZooKeeper's time if its id is 0, which Kafka allows."""
+def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figures) -> None:
+    """730-32: its prefix lies inside the range of ZooKeeper mode if its id is 0, which Kafka allows."""
     with Simulation(3) as simulation:
         names = {"broker.id": str(node_id)}
         lab = Lab(simulation, {}, brokers=1, controllers=0, zookeeper=True, release="3.5", node_settings={"broker-1": names})
@@ -171,8 +173,8 @@ def test_a_broker_without_coordination_gives_ids_that_zookeeper_has_given(node_i
 
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
-def test_a_caller_in_a_loop_takes_one_block_of_a_controller_that_repeats_itself(settings: Mapping[str, str], figures) -> None:
-    """730-34: that is what idempotence would be good for."""
+def test_looping_client_takes_one_block_of_an_idempotent_controller(settings: Mapping[str, str], figures) -> None:
+    """730-34: that is the purpose of idempotence."""
     with Simulation(4) as simulation:
         lab = Lab(simulation, settings)
         lab.ids_of(1, 1)
@@ -185,23 +187,23 @@ def test_a_caller_in_a_loop_takes_one_block_of_a_controller_that_repeats_itself(
 
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
-def test_two_machines_that_are_one_broker_are_given_one_block(settings: Mapping[str, str], figures) -> None:
-    """730-34: a copy of a broker has its id, its epoch and its count of requests. Both ask for the next block, and clients of both use it."""
+def test_two_machines_with_one_broker_id_get_one_block(settings: Mapping[str, str], figures) -> None:
+    """730-34: a cloned broker has the same id, epoch and request counter. Both request the next block, and clients of both use it."""
     with Simulation(5) as simulation:
         lab = Lab(simulation, settings)
         lab.ids_of(1, 10)
-        received = [event for event in lab.noted if isinstance(event, ProducerIdBlockReceived)]
+        received = [event for event in lab.emitted if isinstance(event, ProducerIdBlockReceived)]
         of_the_copy = lab.allocate(lab.cluster.spec.controller_names[0], len(received) + 1)[0]
         given, _ = lab.ids_of(1, 3 * len(of_the_copy))
         common = len({*given} & {*of_the_copy})
         key = "repeating" if settings is REPEATING else "shipped"
         assert common == (len(of_the_copy) if settings is REPEATING else 0)
-        assert len(set(given)) == len(given), "one machine by itself gives no id twice"
+        assert len(set(given)) == len(given), "one machine by itself allocates no id twice"
         figures(**{f"ids_of_both_machines_{key}": common})
 
 
-def test_a_controller_that_takes_over_has_forgotten_what_was_asked(figures) -> None:
-    """730-34: what it remembers is in memory. A request that comes again after a failover burns a block after all."""
+def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
+    """730-34: it keeps them in memory. A request retried after a failover still wastes a block."""
     with Simulation(6) as simulation:
         lab = Lab(simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3)
         lab.ids_of(1, 1)
@@ -216,8 +218,8 @@ def test_a_controller_that_takes_over_has_forgotten_what_was_asked(figures) -> N
 
 
 @pytest.mark.parametrize(("before", "after", "overlap"), [("last-id", "resizable", 1), ("resizable", "last-id", -1), ("last-id", "last-id", 0)])
-def test_controllers_that_read_the_end_of_a_block_differently(before: str, after: str, overlap: int, figures) -> None:
-    """730-13: the text does not say whether the end is inside. The controller that takes over repeats an id, or leaves one out."""
+def test_controllers_with_different_readings_of_the_block_end(before: str, after: str, overlap: int, figures) -> None:
+    """730-13: the text does not say whether the end is inclusive. The next controller repeats an id, or skips one."""
     with Simulation(7) as simulation:
         settings = {"kraftsim.producer.id.control": before, "controller.quorum.fetch.timeout.ms": "1000"}
         lab = Lab(simulation, settings, controllers=3)

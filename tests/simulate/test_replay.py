@@ -1,4 +1,4 @@
-"""A run that was kept is played again from its file, to the byte; where two runs part is named by node, time and event."""
+"""A stored run is reproduced from its file, byte for byte; a difference between two runs is named by node, time and event."""
 
 import json
 
@@ -23,7 +23,7 @@ CRASH = Fault(kind="restart", target="broker-2", trigger=AtTime(at_ms=700), para
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A small run with a schedule, knobs and nodes of its own, in its directory."""
+    """A small run with its own schedule, workload parameters and nodes, in its directory."""
     root = tmp_path_factory.mktemp("kept") / "run"
     request = RunRequest(
         scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=5, faults=(CRASH,), workload=SMALL, brokers=2, bugs=("KAFKA-10533",)
@@ -35,8 +35,8 @@ def line(n, t_ns, kind, **fields):
     return json.dumps({"run": "r", "node": "a", "incarnation": 1, "n": n, "t_ns": t_ns, "wall_ms": t_ns, "kind": kind, **fields}).encode()
 
 
-def test_the_file_plays_the_same_run(kept, tmp_path):
-    """Nothing of it is drawn any more: schedule, knobs, nodes and settings stand in the file."""
+def test_replay_file_reproduces_the_run(kept, tmp_path):
+    """Nothing is drawn: schedule, workload parameters, nodes and settings are in the file."""
     root, result = kept
     replay = read_replay(root)
     assert (replay.faults, replay.brokers, dict(replay.workload)) == ((CRASH,), 2, SMALL)
@@ -45,8 +45,8 @@ def test_the_file_plays_the_same_run(kept, tmp_path):
     assert checked.is_same and checked.difference is None, checked.lines()
 
 
-def test_a_file_of_before_a_choice_was_drawn_plays_as_ever(kept, tmp_path):
-    """Seed 1 draws by now which frames are large and what a read gives; a file that says nothing of it means what was usual then."""
+def test_file_without_a_later_choice_uses_its_former_default(kept, tmp_path):
+    """Seed 1 now draws which frames are large and what a read returns; a file without them means the former default."""
     usual, drawn = Surroundings(), RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1)
     assert drawn.around().read_bytes and drawn.spec(port=9092).settings["kraftsim.large.frame.bytes"] == str(drawn.around().large_frame_bytes)
     old = json.loads((kept[0] / "replay.json").read_bytes()) | {"seed": 1}
@@ -58,8 +58,8 @@ def test_a_file_of_before_a_choice_was_drawn_plays_as_ever(kept, tmp_path):
     assert (request.around().large_frame_bytes, request.around().network.read_bytes) == (usual.large_frame_bytes, 0)
 
 
-def test_a_run_that_differs_is_told_apart_at_its_first_event(kept, tmp_path):
-    """The broker dies 100 ms later: the logs of both runs are the same until it should have died."""
+def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
+    """The broker dies 100 ms later: the logs of both runs are equal until it should have died."""
     root, _ = kept
     later = msgspec.structs.replace(CRASH, trigger=AtTime(at_ms=800))
     checked = check_again(msgspec.structs.replace(read_replay(root), faults=(later,)), recorded=root, out=tmp_path / "other")
@@ -80,21 +80,21 @@ def test_a_run_that_differs_is_told_apart_at_its_first_event(kept, tmp_path):
         ([(0, 5, "X"), (1, 8, "Y")], [(0, 4, "X"), (1, 8, "Z")], (1, 8), (0, 4)),
     ],
 )
-def test_events_that_differ_and_times_that_differ_are_two_things(a, b, first, first_time):
-    """The same events at other times are the same story; another event is another one."""
+def test_differing_events_and_differing_times_are_distinguished(a, b, first, first_time):
+    """The same events at other times are equivalent; another event is a difference."""
     difference = compare_logs({"a.1.jsonl": [line(*each) for each in a]}, {"a.1.jsonl": [line(*each) for each in b]}, names=("A", "B"))
     assert [each and (each.n, each.at_ns) for each in (difference.first, difference.first_time)] == [first, first_time]
     assert difference.is_empty == (first is None and first_time is None)
     assert difference.is_of_times_only == (first is None and first_time is not None)
 
 
-def test_logs_in_one_piece_are_the_logs_in_files():
-    """What a simulation gives in one piece is split by node and incarnation."""
+def test_log_in_one_piece_equals_the_log_files():
+    """The single log of a simulation is split by node and incarnation."""
     assert logs_of(line(0, 1, "X") + b"\n" + line(1, 2, "Y") + b"\n") == {"a.1.jsonl": [line(0, 1, "X"), line(1, 2, "Y")]}
 
 
-def test_the_verbs_say_it_with_their_exit_codes(kept, tmp_path):
-    """0: the same; 1: not the same; 3: there is nothing to compare."""
+def test_verbs_report_the_result_by_exit_code(kept, tmp_path):
+    """0: equal; 1: different; 3: nothing to compare."""
     root, _ = kept
     run = CliRunner().invoke
     checked = run(kraftsim, ["replay", str(root), "--check", "--out", str(tmp_path / "again")], standalone_mode=False)
@@ -111,8 +111,8 @@ def test_the_verbs_say_it_with_their_exit_codes(kept, tmp_path):
 
 
 @pytest.mark.parametrize("content, why", [(b"{}", "format 0"), (b"[", "no replay file"), (b'{"format": 1, "seed": 4}', "no replay file")])
-def test_what_is_no_replay_file_is_refused(tmp_path, content, why):
-    """One line that says what is wrong with it."""
+def test_invalid_replay_file_is_rejected(tmp_path, content, why):
+    """In one line that names the error."""
     path = tmp_path / "replay.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=why):

@@ -1,4 +1,4 @@
-"""Historical bugs of producer state and of replication are found by the stories of replicas, and without them the same seeds are clean."""
+"""The replica scenarios find historical bugs of producer state and replication, and the same seeds are clean without them."""
 
 import pytest
 
@@ -17,12 +17,12 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
-def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
-    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+def test_injected_bug_is_found(name, scenario, seed, invariant):
+    """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     finds(name, scenario, seed, invariant)
 
 
 @pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
-def test_without_a_bug_the_seeds_are_clean(scenario, seed):
-    """Otherwise a finding would say nothing about the bug."""
+def test_without_the_bug_the_seeds_are_clean(scenario, seed):
+    """Otherwise a finding would prove nothing about the bug."""
     is_clean(scenario, seed)

@@ -1,4 +1,6 @@
-"""Whole scenarios in virtual time: they repeat themselves byte for byte, correct nodes keep every promise, and a bug that is put back is found."""
+"""Complete scenarios in virtual time: they are reproducible byte for byte, correct nodes keep every guarantee, and an
+injected bug is found.
+"""
 
 import json
 import os
@@ -30,34 +32,34 @@ def digest_here(seed):
     return run_scenario(NAME, seed=seed).events_sha256
 
 
-def test_one_seed_gives_the_same_event_log_in_two_processes_with_different_hash_seeds():
-    """Own nodes and clients are deterministic on any machine and under any PYTHONHASHSEED."""
+def test_seed_gives_the_same_event_log_under_different_hash_seeds():
+    """In two processes: own nodes and clients are deterministic on any machine and under any PYTHONHASHSEED."""
     assert digest_in_another_process("12345") == digest_here(seed=5)
 
 
 def test_two_seeds_give_different_event_logs():
-    """The digest sees the seed: otherwise the test above could not fail."""
+    """The digest depends on the seed: otherwise the test above could not fail."""
     assert digest_here(seed=5) != digest_here(seed=2)
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda each: each.name)
 def test_every_scenario_is_clean_in_virtual_time(scenario):
-    """A scenario that its own nodes violate tells nothing about a bug."""
+    """A scenario that correct nodes violate proves nothing about a bug."""
     result = run_scenario(scenario.name, seed=3)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
     assert all(result.verdicts[name] == "ok" for name in scenario.must_exercise)
 
 
-def test_a_sweep_finds_kafka_10533_and_the_same_seeds_without_it_are_clean():
-    """The controller that counts unflushed records hands out a block twice after a power loss (KAFKA-10533)."""
+def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it():
+    """The controller that counts unflushed records allocates a block twice after a power loss (KAFKA-10533)."""
     with_bug = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
     assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {name for run in with_bug.found for name in run.invariants_violated}
     without = sweep(NAME, seeds=range(1, with_bug.seeds_played + 1))
     assert without.clean == without.seeds_played, "\n".join(without.lines())
 
 
-def test_the_line_that_replays_a_finding_finds_it_again(tmp_path):
-    """A failing seed prints one line; that line, in a new process, gives the same violation and leaves the run."""
+def test_replay_line_of_a_finding_reproduces_it(tmp_path):
+    """A failing seed prints one line; that line, in a new process, gives the same violation and stores the run."""
     found = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), workers=1).found[0]
     words = found.command.split()
     words[words.index("--out") + 1] = str(tmp_path / "again")
@@ -68,14 +70,14 @@ def test_the_line_that_replays_a_finding_finds_it_again(tmp_path):
     assert (record["scenario"], record["seed"], record["bugs"], record["outcome"]) == (NAME, found.seed, ["KAFKA-10533"], "violated")
 
 
-def test_the_waiting_release_plays_the_same_story():
-    """Brokers before 3.6 wait for their block instead of refusing; the story holds for them, too."""
+def test_scenario_is_clean_with_a_release_that_waits_for_blocks():
+    """Brokers before 3.6 wait for their block instead of rejecting; the scenario holds for them, too."""
     result = run_scenario(NAME, seed=4, release="3.5")
     assert result.outcome == "ok", "\n".join(result.lines())
 
 
-def test_a_node_that_fails_its_own_assertion_fails_the_run(monkeypatch):
-    """No invariant watches for it, and the cluster may well go on without that node."""
+def test_failed_assertion_of_a_node_fails_the_run(monkeypatch):
+    """No invariant detects it, and the cluster may well continue without that node."""
     append = RaftLog.append
 
     def believes_in_short_logs(log: RaftLog, leader_epoch: int, record_count: int) -> int:

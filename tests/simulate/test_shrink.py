@@ -1,4 +1,4 @@
-"""A failing run becomes small and still fails in the same way; it is the same small run every time, and it tells what is left of it in words."""
+"""A failing run is shrunk and still fails in the same way; the result is deterministic, and described in words."""
 
 import pytest
 from click.testing import CliRunner
@@ -28,7 +28,7 @@ DECOYS = (crash("broker-1", 300), crash("broker-2", 650), crash("broker-3", 1200
 
 @pytest.fixture(scope="module")
 def failing():
-    """The controller loses its power right after it answered with a block that it had not flushed (KAFKA-10533), amid four kills of brokers."""
+    """The controller loses power right after it returned a block that it had not flushed (KAFKA-10533), amid four kills of brokers."""
     request = RunRequest(
         scenario=scenario("producer_ids_survive_failover"),
         mode=Mode.SIM,
@@ -41,30 +41,32 @@ def failing():
     return request, result
 
 
-def test_what_is_left_is_what_the_failure_needs(failing, tmp_path):
-    """No kill of a broker, hardly any work, one broker; and it is the same violation, for one process as for two, and in a replay of its file."""
+def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
+    """No kill of a broker, a minimal workload, one broker; and the violation is the same, with one process and with
+    two, and in a replay of its file.
+    """
     request, result = failing
     assert result.outcome == "violated", result.lines()
     alone, together = shrink(request), shrink(request, jobs=2)
     assert alone.candidate == together.candidate and alone.is_smallest
     assert [fault.params["power_loss"] for fault in alone.candidate.faults] == [True]
     assert alone.candidate.brokers < 3
-    assert all(value <= WORK[knob] for knob, value in alone.candidate.workload.items())
+    assert all(value <= WORK[name] for name, value in alone.candidate.workload.items())
     assert alone.candidate.workload["writers"] * alone.candidate.workload["records_per_writer"] == 0
     small = play_request(alone.candidate.request(request), tmp_path / "small")
     assert alone.finding.invariant in small.invariants_violated and alone.finding.invariant in result.invariants_violated
     assert read_replay(tmp_path / "small").faults == alone.candidate.faults
 
 
-def test_a_budget_ends_it_with_the_smallest_run_so_far(failing):
-    """Nothing is spent after the first run: all that struck is still there."""
+def test_budget_ends_shrinking_with_the_smallest_run_so_far(failing):
+    """Nothing is spent after the first run: all faults that fired remain."""
     request, _ = failing
     stopped = shrink(request, budget_seconds=0.0)
     assert not stopped.is_smallest and stopped.candidate.faults == request.faults
 
 
-def test_a_run_that_does_not_fail_has_nothing_to_shrink(failing):
-    """Nor does one that fails in another way than asked for."""
+def test_run_that_does_not_fail_cannot_be_shrunk(failing):
+    """Nor one that fails in another way than requested."""
     request, _ = failing
     with pytest.raises(NotFailing, match="does not violate one-vote-per-epoch"):
         shrink(request, invariant="one-vote-per-epoch")
@@ -72,7 +74,7 @@ def test_a_run_that_does_not_fail_has_nothing_to_shrink(failing):
         shrink(RunRequest(scenario=request.scenario, mode=Mode.SIM, seed=1, faults=(), workload=WORK))
 
 
-def test_the_verb_leaves_a_run_and_its_story(failing, tmp_path):
+def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
     """From the run's directory to a smaller one beside it."""
     request, _ = failing
     play_request(request, tmp_path / "run")
@@ -88,7 +90,7 @@ def test_the_verb_leaves_a_run_and_its_story(failing, tmp_path):
 
 @pytest.mark.parametrize("value, simpler", [(0, []), (1, [0]), (2, [0, 1]), (2500, [0, 200, 1000, 2000]), (7, [0, 3, 6])])
 def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
-    """Every step is smaller, so that turning down comes to an end."""
+    """Every step is smaller, so that reduction terminates."""
     assert list(fewer(value)) == simpler
     assert rounded(1985) == 1000 and rounded(7) == 7
 
@@ -103,8 +105,8 @@ def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
         Fault(kind="pause", trigger=OnEvent(kind="VoteAnswered", fields={"is_granted": True}, nth=4), params={"duration_ms": 3960}),
     ],
 )
-def test_simpler_and_simpler_comes_to_an_end(fault):
-    """Always taking the last candidate, the most timid one, is the longest way there is."""
+def test_repeated_simplification_terminates(fault):
+    """Always taking the last candidate, the smallest step, is the longest sequence."""
     seen = [fault]
     while simpler := list(simpler_faults(seen[-1])):
         assert all(each not in seen for each in simpler)
@@ -113,7 +115,7 @@ def test_simpler_and_simpler_comes_to_an_end(fault):
 
 
 @pytest.mark.parametrize(
-    "fault, told",
+    "fault, text",
     [
         (
             Fault(
@@ -131,6 +133,6 @@ def test_simpler_and_simpler_comes_to_an_end(fault):
         ),
     ],
 )
-def test_a_fault_is_told_in_words(fault, told):
-    """Somebody who has not seen the schedule understands what is done, to whom, and when."""
-    assert told_fault(fault) == told
+def test_fault_is_described_in_words(fault, text):
+    """A reader without the schedule understands what is injected, where, and when."""
+    assert told_fault(fault) == text

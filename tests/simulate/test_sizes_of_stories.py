@@ -1,4 +1,4 @@
-"""How many nodes a run has: as many as are asked for, else as the story wants; and whom a search strikes in a cluster of another size."""
+"""The number of nodes of a run: the requested one, else that of the scenario; and the fault targets in a cluster of another size."""
 
 import shlex
 from pathlib import Path
@@ -29,31 +29,31 @@ def of_size(name: str, controllers: int | None, brokers: int | None, seed: int =
 
 @pytest.mark.parametrize("mode", [Mode.SIM, Mode.PROCESSES])
 @pytest.mark.parametrize(("controllers", "brokers"), [(5, None), (None, 5), (7, 4), (3, 3)])
-def test_there_are_as_many_nodes_as_are_asked_for(controllers: int | None, brokers: int | None, mode: Mode) -> None:
-    """What is not asked for is as the story wants it."""
+def test_cluster_has_the_requested_number_of_nodes(controllers: int | None, brokers: int | None, mode: Mode) -> None:
+    """Other node counts are those of the scenario."""
     usual = of_size("leaders_fail_under_idempotent_load", None, None, mode=mode).spec(port=9092)
     spec = of_size("leaders_fail_under_idempotent_load", controllers, brokers, mode=mode).spec(port=9092)
     assert (spec.controllers, spec.brokers) == (controllers or usual.controllers, brokers or usual.brokers)
 
 
 @pytest.mark.parametrize("each", scenarios(), ids=lambda each: each.name)
-def test_every_story_has_a_larger_cluster(each: Scenario) -> None:
-    """Whatever its settings name; a story without controllers of KRaft has none then, either."""
+def test_every_scenario_has_a_larger_cluster(each: Scenario) -> None:
+    """Whatever its settings name; a scenario without KRaft controllers still has none."""
     nine = 9 if each.controllers else None
     spec = of_size(each.name, nine, 7).spec(port=9092)
     assert spec.brokers == 7 and spec.controllers == (nine or 0)
     assert all(fault.target for fault in of_size(each.name, nine, 7).schedule())
 
 
-def test_those_that_take_over_are_of_one_release_however_many_they_are() -> None:
-    """Settings of controllers are for all of them."""
+def test_replacement_controllers_share_one_release_at_any_size() -> None:
+    """Settings of controllers apply to all of them."""
     spec = of_size("from_zookeeper_to_the_newest", 9, None).spec(port=9092)
     assert {spec.node(name).properties["kraftsim.release"] for name in spec.controller_names} == {"3.9"}
 
 
 @pytest.mark.parametrize("each", SEARCHED, ids=lambda each: each.name)
-def test_a_search_strikes_every_node_of_a_larger_cluster(each: Scenario) -> None:
-    """Swarms aim at nodes that only this size has, and take from them no more than from others."""
+def test_search_targets_every_node_of_a_larger_cluster(each: Scenario) -> None:
+    """Random faults target nodes that only this size has, and take no more from them than from others."""
     controllers = 7 if each.controllers else None
     requests = [of_size(each.name, controllers, 6, seed) for seed in range(60)]
     words = " ".join(to_json(request.schedule()).decode() for request in requests)
@@ -66,8 +66,8 @@ def test_a_search_strikes_every_node_of_a_larger_cluster(each: Scenario) -> None
 
 
 @pytest.mark.parametrize("each", SEARCHED, ids=lambda each: each.name)
-def test_its_own_size_is_what_the_story_declares(each: Scenario) -> None:
-    """The map of its size is the map that stands in the story."""
+def test_default_size_is_what_the_scenario_declares(each: Scenario) -> None:
+    """The fault space of that size is the one declared in the scenario."""
     assert each.terrain is not None
     own = each.terrain.of_size(controllers=len(each.terrain.of(CONTROLLERS)), brokers=len(each.terrain.of(BROKERS)))
     assert (own.hosts, own.links, own.apis, own.files, own.moments, own.stays, own.may_lose, dict(own.settings), own.fault_ms) == (
@@ -92,14 +92,14 @@ def test_its_own_size_is_what_the_story_declares(each: Scenario) -> None:
         ("quorum_under_faults", 10, None, "a quorum has 1 to 9 controllers, not 10"),
     ],
 )
-def test_a_story_is_not_played_with_fewer_nodes_than_it_needs(name: str, controllers: int | None, brokers: int | None, words: str) -> None:
-    """Nor with more than a cluster can have."""
+def test_scenario_rejects_fewer_nodes_than_it_needs(name: str, controllers: int | None, brokers: int | None, words: str) -> None:
+    """And more than a cluster can have."""
     with pytest.raises(ValueError, match=words):
         of_size(name, controllers, brokers).spec(port=9092)
 
 
-def test_a_replay_has_as_many_nodes(tmp_path: Path) -> None:
-    """By the line and by the file, whether it is of a campaign or not."""
+def test_replay_has_the_same_number_of_nodes(tmp_path: Path) -> None:
+    """By the line and by the file, from a campaign or not."""
     result = run_scenario("quorum_under_faults", seed=3, controllers=5, brokers=2, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     assert result.outcome == "ok", "\n".join(result.lines())
     assert "--controllers 5 --brokers 2" in result.command
@@ -110,14 +110,14 @@ def test_a_replay_has_as_many_nodes(tmp_path: Path) -> None:
     assert "--controllers" not in replay_command(of_size("quorum_under_faults", None, None))
 
 
-def test_a_replay_command_can_be_pasted_into_a_shell() -> None:
+def test_replay_command_can_be_pasted_into_a_shell() -> None:
     settings = {"sasl.jaas.config": 'org.x.Login required username="a";'}
     request = RunRequest(scenario=scenario("quorum_under_faults"), mode=Mode.SIM, seed=1, settings=settings)
     assert f"sasl.jaas.config={settings['sasl.jaas.config']}" in shlex.split(replay_command(request))
 
 
-def test_a_sweep_over_all_leaves_out_what_needs_other_nodes() -> None:
-    """And says so; a single story is refused."""
+def test_sweep_over_all_skips_scenarios_that_need_other_nodes() -> None:
+    """And reports it; a single scenario is rejected."""
     runner = CliRunner()
     done = runner.invoke(kraftsim, ["sweep", "all", "--controllers", "1", "--brokers", "2", "--seeds", "1", "--time", "0"])
     left_out = next(line for line in done.output.splitlines() if line.startswith("skipped: this number of nodes is not supported by "))
@@ -128,15 +128,17 @@ def test_a_sweep_over_all_leaves_out_what_needs_other_nodes() -> None:
     assert none.exit_code == 2 and "0 is not in the range x>=1" in none.output, none.output
 
 
-def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None:
-    """A run that is shrunk knows how it was played."""
+def test_parameters_stored_in_a_run_cannot_be_repeated_as_options(tmp_path: Path) -> None:
+    """A run that is shrunk contains how it was executed."""
     run_scenario("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
     assert refused.exit_code == 3 and "contains the options of its run" in refused.output, refused.output
 
 
 @pytest.mark.parametrize(("name", "seed"), [("administrators_work_while_leaders_fall", 90004), ("empty_snapshot_and_silence", 90003)])
-def test_a_story_of_a_larger_cluster_comes_true(name: str, seed: int) -> None:
-    """A broker hands an administrator's change on when another has handed on a newer one; brokers are not all there when a topic is made."""
+def test_scenario_with_a_larger_cluster_is_clean(name: str, seed: int) -> None:
+    """A broker forwards an administrator's change after another has forwarded a newer one; not all brokers are up
+    when a topic is created.
+    """
     result = run_scenario(name, seed=seed, controllers=5, brokers=5)
     assert result.outcome == "ok", "\n".join(result.lines())

@@ -1,4 +1,4 @@
-"""Faults wait for states that are made of several facts: a leader with records that are not committed, a vote that nobody has heard of."""
+"""Faults wait for states composed of several events: a leader with uncommitted records, a vote that was not sent yet."""
 
 import pytest
 
@@ -115,59 +115,59 @@ def test_every_state_is_in_the_table():
 
 
 @pytest.mark.parametrize("state, facts, holds", ROWS)
-def test_a_state_holds_from_one_fact_to_another(sim, state, facts, holds):
+def test_state_lasts_from_one_event_to_another(sim, state, facts, holds):
     early = standing_of(sim)
     note(sim, "a", *facts)
     assert early.holds(state, "a") == holds and not early.holds(state, "b")
     sim.kill("a")
-    assert not early.holds(state, "a"), "the dead are in no state"
+    assert not early.holds(state, "a"), "a dead node is in no state"
     sim.restart("a")
-    assert not early.holds(state, "a"), "and a new incarnation begins with none"
+    assert not early.holds(state, "a"), "and a new incarnation starts with none"
     note(sim, "a", *facts)
-    assert early.holds(state, "a") == holds, "but comes into them as the one before"
+    assert early.holds(state, "a") == holds, "but enters them like the former one"
 
 
-def test_what_was_noted_before_anybody_asked_counts(sim):
+def test_events_before_the_first_query_count(sim):
     note(sim, "a", LEADER, appended(4))
     assert standing_of(sim).leader() == "a" and standing_of(sim).holds("appended-not-committed", "a")
     assert standing_of(sim) is standing_of(sim)
 
 
-def test_of_two_leaders_the_one_of_the_later_epoch_leads(sim):
+def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim):
     note(sim, "b", role("Leader", 9))
     note(sim, "a", role("Leader", 7))
-    standing = standing_of(sim)
-    assert standing.leader() == "b"
+    tracker = standing_of(sim)
+    assert tracker.leader() == "b"
     sim.kill("b")
-    assert standing.leader() == "a"
+    assert tracker.leader() == "a"
     note(sim, "a", role("Follower", 9))
-    assert standing.leader() is None
+    assert tracker.leader() is None
 
 
-def test_before_kraft_the_controller_leads(sim):
-    """Whoever leads a quorum comes first: brokers may think that they are controllers while it takes their place."""
-    standing = standing_of(sim)
-    assert standing.leader() is None
+def test_before_kraft_the_controller_is_the_leader(sim):
+    """The leader of a quorum takes precedence: brokers may still consider themselves controllers while it takes over."""
+    tracker = standing_of(sim)
+    assert tracker.leader() is None
     note(sim, "a", ZookeeperControllerElected(controller_epoch=3))
     note(sim, "b", ZookeeperControllerElected(controller_epoch=4))
-    assert standing.leader() == "b"
+    assert tracker.leader() == "b"
     note(sim, "c", LEADER)
-    assert standing.leader() == "c"
+    assert tracker.leader() == "c"
     sim.kill("c")
     note(sim, "b", ZookeeperControllerResigned(controller_epoch=4, reason="its session is over"))
-    assert standing.leader() == "a"
+    assert tracker.leader() == "a"
 
 
 @pytest.mark.parametrize("led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"])
-def test_who_waits_for_a_leader_is_told_of_the_next_one_once(sim, led):
-    told = []
-    standing = standing_of(sim)
-    standing.when_led(told.append)
-    given_up = standing.when_led(told.append)
+def test_leader_callback_fires_once_for_the_next_leader(sim, led):
+    leaders = []
+    tracker = standing_of(sim)
+    tracker.when_led(leaders.append)
+    given_up = tracker.when_led(leaders.append)
     given_up()
     note(sim, "b", led)
     note(sim, "c", LEADER)
-    assert told == ["b"]
+    assert leaders == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -181,45 +181,45 @@ def test_who_waits_for_a_leader_is_told_of_the_next_one_once(sim, led):
         (OnState(states=("follower", "appended-not-committed")), None),
     ],
 )
-def test_a_fault_strikes_as_a_node_comes_into_all_states(sim, trigger, falls):
-    strike = arm(Fault(kind="kill", trigger=trigger), sim)
+def test_fault_fires_when_a_node_enters_all_states(sim, trigger, falls):
+    injection = arm(Fault(kind="kill", trigger=trigger), sim)
     note(sim, "a", LEADER, appended(3), NodeReady(), appended(4), committed(5))
     if falls != "a":
         note(sim, "a", role("Follower"))
     note(sim, "b", LEADER, NodeReady(), appended(7), written(7))
     assert [name for name in ("a", "b", "c") if not sim.host(name).is_alive] == [falls] * (falls is not None)
-    assert strike.has_fired == (falls is not None)
+    assert injection.has_fired == (falls is not None)
     sim.run_for(1)
 
 
-def test_who_is_in_the_state_already_must_leave_it_first(sim):
+def test_node_already_in_the_state_must_leave_it_first(sim):
     note(sim, "a", LEADER)
-    strike = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
+    injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
     note(sim, "a", appended(3), role("Leader"))
-    assert not strike.has_fired
+    assert not injection.has_fired
     note(sim, "a", role("Resigned"), role("Leader", 2))
-    assert strike.has_fired
+    assert injection.has_fired
 
 
-def test_a_fault_that_was_ended_waits_for_no_state(sim):
-    strike = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
-    strike.end()
+def test_ended_fault_waits_for_no_state(sim):
+    injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
+    injection.end()
     note(sim, "a", LEADER)
-    assert not strike.has_fired and sim.host("a").is_alive
+    assert not injection.has_fired and sim.host("a").is_alive
 
 
-def test_faults_that_are_equal_draw_from_streams_of_their_own():
+def test_equal_faults_draw_from_separate_streams():
     kill, cut = Fault(kind="kill", trigger=AtTime(at_ms=1), target="a"), Fault(kind="cut-connection", trigger=AtTime(at_ms=1), target="a")
     keys = keys_of([kill, cut, kill])
     assert len(set(keys)) == 3 and keys_of([cut]) == keys[1:2] and keys_of([kill, kill]) == [keys[0], keys[2]]
 
 
-def test_a_state_that_does_not_exist_is_refused(sim):
+def test_unknown_state_is_rejected(sim):
     with pytest.raises(KeyError, match="ledaer"):
         arm(Fault(kind="kill", trigger=OnState(states=("ledaer",))), sim)
 
 
-def test_a_trigger_on_states_can_be_written_down():
+def test_state_trigger_can_be_serialized():
     fault = Fault(kind="kill", trigger=OnState(states=("leader", "appended-not-committed"), nth=2), target="leader")
     assert from_json(to_json([fault])) == [fault]
     assert str(fault) == "kill of leader as any host is leader and appended-not-committed for the 2nd time"
@@ -241,7 +241,7 @@ def test_links_are_named_between_groups(target, pairs):
     assert directions(target, HOSTS) == pairs
 
 
-def test_a_leader_is_named_in_any_place():
+def test_leader_can_be_named_in_any_position():
     assert names_leader("leader") and names_leader("a-*<>leader") and names_leader("b-1,leader>a-1") and not names_leader("leader-1")
     assert with_leader("a-*<>leader,b-1", "a-2") == "a-*<>a-2,b-1" and with_leader("leader", "a-1") == "a-1"
     assert members("a-?", HOSTS) == ["a-1", "a-2"]
@@ -249,25 +249,25 @@ def test_a_leader_is_named_in_any_place():
         members("c-*", HOSTS)
 
 
-def test_a_group_at_a_kind_that_strikes_one_host_means_one_of_them_drawn_by_the_fault():
-    struck = set()
+def test_group_in_a_single_host_kind_means_one_drawn_by_the_fault():
+    cluster = set()
     for seed in range(20):
         with Simulation(seed) as sim:
             for name in HOSTS:
                 sim.add_host(name)
-            strike = arm(Fault(kind="kill", trigger=AtTime(at_ms=1), target="a-*"), sim)
+            injection = arm(Fault(kind="kill", trigger=AtTime(at_ms=1), target="a-*"), sim)
             sim.run_for(1)
-            struck.add(strike.target)
-            assert [name for name in HOSTS if not sim.host(name).is_alive] == [strike.target]
-    assert struck == {"a-1", "a-2"}
+            cluster.add(injection.target)
+            assert [name for name in HOSTS if not sim.host(name).is_alive] == [injection.target]
+    assert cluster == {"a-1", "a-2"}
 
 
 @pytest.mark.parametrize(
     "kind, target", [("partition", "a<>nobody"), ("clog", "nobody"), ("kill", "nobody"), ("kill", "no-*"), ("ring-partition", "no-*")]
 )
-def test_a_host_that_is_not_there_is_not_struck(sim, kind, target):
+def test_nonexistent_host_is_not_targeted(sim, kind, target):
     """A smaller workload has fewer clients than the schedule that was drawn for it."""
-    strike = arm(Fault(kind=kind, trigger=AtTime(at_ms=1), target=target), sim)
+    injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=1), target=target), sim)
     sim.run_for(20)
-    assert strike.has_fired and not strike.has_bitten
-    strike.end()
+    assert injection.has_fired and not injection.has_bitten
+    injection.end()

@@ -1,4 +1,4 @@
-"""The search: what a seed draws for any scenario is data, leaves things out, and takes away no more than the scenario can lose."""
+"""Random faults: what a seed draws for any scenario is plain data, omits kinds, and stays within the scenario's data-loss budget."""
 
 import os
 import subprocess
@@ -16,9 +16,9 @@ from kraftsim.faults.swarm import draw_settings, draw_swarm, draw_value
 from kraftsim.faults.terrain import ASKER_APIS, CONTROLLERS, cluster_terrain, zookeeper_terrain
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 
-TERRAIN = cluster_terrain(controllers=3, brokers=3, clients=("asker-1",), apis=ASKER_APIS, brokers_keep_records=True, fault_seconds=6.0)
+FAULT_SPACE = cluster_terrain(controllers=3, brokers=3, clients=("asker-1",), apis=ASKER_APIS, brokers_keep_records=True, fault_seconds=6.0)
 ELSEWHERE = (Family.STORE, Family.ZOOKEEPER)
-"""What these strike is not there in this terrain."""
+"""The targets of these kinds do not exist in this fault space."""
 SEEDS = range(300)
 KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
@@ -33,11 +33,11 @@ print(hashlib.sha256(repr(drawn).encode()).hexdigest())
 
 
 def swarm(seed: int) -> tuple[Fault, ...]:
-    return draw_swarm(Random(f"{seed}/swarm"), TERRAIN)
+    return draw_swarm(Random(f"{seed}/swarm"), FAULT_SPACE)
 
 
-def test_every_run_leaves_kinds_out_and_all_runs_together_leave_none_out():
-    """Swarm testing (Groce et al., 2012): what is always there hides what it prevents."""
+def test_every_run_omits_kinds_and_all_runs_together_omit_none():
+    """Swarm testing (Groce et al., 2012): a fault that is always present hides what it prevents."""
     drawn = [{fault.kind for fault in swarm(seed)} for seed in SEEDS]
     possible = {kind.name for kind in KINDS if kind.spoils is not Spoils.FLUSHED and not kind.needs_releases and kind.family not in ELSEWHERE}
     assert set().union(*drawn) == possible
@@ -47,17 +47,18 @@ def test_every_run_leaves_kinds_out_and_all_runs_together_leave_none_out():
         assert 0.03 < share < 0.6, f"{kind} is in {share:.0%} of the runs"
 
 
-def test_another_release_is_drawn_only_where_a_terrain_says_so():
-    """What else a seed draws is the same as ever in all other terrains."""
+def test_another_release_is_drawn_only_if_the_fault_space_allows_it():
+    """Other draws of a seed are unchanged in all other fault spaces."""
     terrain = cluster_terrain(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=True, fault_seconds=6.0)
     for may_change in (False, True):
         drawn = [draw_swarm(Random(seed), replace(terrain, may_change_release=may_change)) for seed in range(30)]
         assert any(fault.kind == "other-release" for faults in drawn for fault in faults) == may_change
 
 
-def test_what_is_not_there_is_not_struck():
-    """Without controllers of KRaft there is no epoch of a quorum, though one of the brokers leads; ZooKeeper is drawn only where it is,
-    its process and its links as well."""
+def test_nonexistent_components_are_not_targeted():
+    """Without KRaft controllers there is no quorum epoch, though one of the brokers is controller; ZooKeeper is
+    targeted only where it exists, its process and its links as well.
+    """
     terrain = zookeeper_terrain(brokers=3, clients=("asker-1",), apis=ASKER_APIS, fault_seconds=6.0)
     drawn = [draw_swarm(Random(f"{seed}/swarm"), terrain) for seed in SEEDS]
     kinds = {fault.kind for faults in drawn for fault in faults}
@@ -73,7 +74,7 @@ def test_what_is_not_there_is_not_struck():
     assert zombies and not any("zookeeper-1" in str(fault) for fault in zombies if fault.target in (AT_THE_TRIGGER, "zookeeper-1"))
 
 
-def test_the_number_of_faults_goes_from_one_to_many():
+def test_number_of_faults_varies_from_one_to_many():
     """Few faults show what many hide, and some bugs need many."""
     counts = [len(swarm(seed)) for seed in SEEDS]
     assert min(counts) == 1 and max(counts) > 50
@@ -81,8 +82,8 @@ def test_the_number_of_faults_goes_from_one_to_many():
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_no_run_takes_away_what_a_scenario_promised_to_keep(keeps):
-    """The atlas: one way of spoiling a run, and only at hosts that may lose it."""
+def test_no_run_exceeds_the_data_loss_budget_of_its_scenario(keeps):
+    """One class of data loss per run, and only on hosts that may lose it."""
     terrain = cluster_terrain(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=keeps, fault_seconds=6.0)
     drawn = [draw_swarm(Random(seed), terrain) for seed in SEEDS]
     assert [clashes(faults, terrain) for faults in drawn] == [[]] * len(drawn)
@@ -99,25 +100,25 @@ REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_m
     "faults, complaints",
     [
         ([POWER, POWER], 0),
-        ([POWER, REFUSED], 1),  # after a refused flush nobody knows what the next loss of power takes
-        ([Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))], 1),  # the only copy of records that nobody flushed
+        ([POWER, REFUSED], 1),  # after a failed flush the effect of the next power loss is unknown
+        ([Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))], 1),  # the only replica of unflushed records
         ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": False})], 0),
         ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": True})], 1),
         ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))], 1),  # brokers have one, too
         ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log", host="controller-101"))], 0),
         ([Fault(kind="power-loss", trigger=OnEvent(kind="ControllerElected"))], 0),
-        ([Fault(kind="power-loss", trigger=OnState(states=("without-leader",)))], 1),  # a broker that looks for a leader is in it
+        ([Fault(kind="power-loss", trigger=OnState(states=("without-leader",)))], 1),  # a broker that looks for a leader is in this state
         ([Fault(kind="power-loss", target="leader", trigger=AtTime(at_ms=1))], 0),
         ([Fault(kind="power-loss", trigger=OnFrame(api_key=22, is_response=True, server="broker-2"))], 1),
     ],
 )
-def test_the_atlas_says_what_is_too_much(faults, complaints):
+def test_data_loss_budget_detects_an_excess(faults, complaints):
     """Otherwise the test above could not fail."""
-    assert len(clashes(faults, TERRAIN)) == complaints
+    assert len(clashes(faults, FAULT_SPACE)) == complaints
 
 
-def test_what_is_drawn_is_data():
-    """A schedule survives being written down; targets, triggers and parameters are plain values within what the kinds declare."""
+def test_drawn_schedule_is_plain_data():
+    """A schedule can be serialized; targets, triggers and parameters are plain values within what the kinds declare."""
     for seed in SEEDS:
         faults = swarm(seed)
         assert tuple(from_json(to_json(list(faults)))) == faults
@@ -128,11 +129,11 @@ def test_what_is_drawn_is_data():
                 value = fault.params[name]
                 assert value in draw.values if isinstance(draw, OneOf) else draw.low <= value <= draw.high
             if kind.aim == "host":
-                assert fault.target in (AT_THE_TRIGGER, *TERRAIN.nodes) or fault.target == "leader"
+                assert fault.target in (AT_THE_TRIGGER, *FAULT_SPACE.nodes) or fault.target == "leader"
 
 
-def test_the_same_seed_draws_the_same_whatever_the_hash_seed():
-    """Keyed streams, and no set is ever walked."""
+def test_seed_draws_the_same_under_any_hash_seed():
+    """Keyed streams, and no iteration over a set."""
     digests = set()
     for hash_seed in ("0", "1", "12345"):
         done = subprocess.run(
@@ -142,11 +143,11 @@ def test_the_same_seed_draws_the_same_whatever_the_hash_seed():
     assert len(digests) == 1
 
 
-def test_seeds_play_the_story_the_swarm_or_both():
-    """The bias of the story finds what it aims at; the swarm finds what nobody aimed at."""
+def test_seeds_use_scenario_faults_random_faults_or_both():
+    """The scenario's own faults find what they aim at; random faults find the rest."""
     quorum = scenario("quorum_under_faults")
-    as_told = sum(faults_of(quorum, seed, Mode.SIM) == quorum.faults(stream_of(seed), Mode.SIM) for seed in range(100))
-    assert 25 < as_told < 60
+    as_declared = sum(faults_of(quorum, seed, Mode.SIM) == quorum.faults(stream_of(seed), Mode.SIM) for seed in range(100))
+    assert 25 < as_declared < 60
     assert faults_of(quorum, 7, Mode.PROCESSES) == quorum.faults(stream_of(7), Mode.PROCESSES)
 
 
@@ -154,17 +155,17 @@ def stream_of(seed: int) -> Random:
     return Random(f"{seed}/harness/1/faults")
 
 
-def test_settings_are_drawn_within_what_the_terrain_declares_and_others_keep_their_values():
-    """Time-outs, segment sizes and snapshot sizes decide races, too."""
-    drawn = [draw_settings(Random(seed), TERRAIN) for seed in SEEDS]
-    for key, draw in TERRAIN.settings.items():
+def test_settings_are_drawn_within_their_declared_ranges():
+    """Timeouts, segment sizes and snapshot sizes decide races, too. Undeclared settings keep their values."""
+    drawn = [draw_settings(Random(seed), FAULT_SPACE) for seed in SEEDS]
+    for key, draw in FAULT_SPACE.settings.items():
         values = {settings[key] for settings in drawn if key in settings}
         assert len(values) > 1 and any(key not in settings for settings in drawn)
         assert all(value in draw.values if isinstance(draw, OneOf) else draw.low <= int(value) <= draw.high for value in values)
     assert any(settings_of(scenario("quorum_under_faults"), seed, Mode.SIM) for seed in range(5))
 
 
-def test_a_wide_range_is_drawn_by_magnitude():
+def test_wide_range_is_drawn_by_magnitude():
     """Half of the draws between 5 and 3000 lie below 123."""
     drawn = [draw_value(Random(seed), Between(5, 3000)) for seed in range(2000)]
     assert 0.4 < sum(value < 123 for value in drawn) / len(drawn) < 0.6
@@ -172,8 +173,8 @@ def test_a_wide_range_is_drawn_by_magnitude():
 
 
 @pytest.mark.parametrize("each", [each for each in scenarios() if each.terrain is not None], ids=lambda each: each.name)
-def test_a_terrain_names_hosts_and_events_that_there_are(each):
-    """A trigger on an event that nobody notes would never go off."""
+def test_fault_space_names_existing_hosts_and_events(each):
+    """A trigger on an event that is never emitted would never fire."""
     from kraftsim.events.catalogue import KINDS as EVENTS
     from kraftsim.explore.request import RunRequest
 

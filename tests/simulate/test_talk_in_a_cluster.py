@@ -1,4 +1,6 @@
-"""Faults of the network and the protocol in a running cluster: they bite, every promise holds, and once they are healed everybody is served again."""
+"""Network and protocol faults in a running cluster: they take effect, every guarantee holds, and once they are healed
+all clients are served again.
+"""
 
 import pytest
 
@@ -7,7 +9,7 @@ from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.states import STATES, ZOOKEEPER_CONTROLLER
 from kraftsim.faults.trigger import AtTime, OnFrame, OnState
-from tests.simulate.struck_cluster import struck_cluster
+from tests.simulate.fault_cluster import fault_cluster
 from tests.simulate.test_network_faults import KINDS as NETWORK
 from tests.simulate.test_protocol_faults import KINDS as PROTOCOL
 
@@ -50,26 +52,26 @@ ROWS = [
 ]
 ELECTIONS = (("both", 1), ("in", 2500), ("out", 5000), ("both", 7500))
 IN_COMPANY = {"refused-connections", "connect-time-out", "stale-metadata", "old-epoch-answer"}
-"""Kinds that need something else to happen before there is anything that they could change."""
+"""Kinds that have no effect unless something else happens."""
 
 
-def test_every_kind_is_played_in_a_cluster():
+def test_every_kind_is_exercised_in_a_cluster():
     assert {kind for kind, *_ in ROWS} | IN_COMPANY == {*NETWORK, *PROTOCOL}
 
 
 @pytest.mark.parametrize("kind, target, params, trigger", ROWS)
-def test_a_cluster_keeps_its_promises_and_settles(kind, target, params, trigger):
-    with struck_cluster(seed=2) as cluster:
-        strike = cluster.strike(kind, target, params, trigger)
-        assert strike.has_fired and strike.has_bitten
+def test_cluster_keeps_its_guarantees_and_settles(kind, target, params, trigger):
+    with fault_cluster(seed=2) as cluster:
+        injection = cluster.inject(kind, target, params, trigger)
+        assert injection.has_fired and injection.has_bitten
 
 
 @pytest.mark.parametrize("kind", ["refused-connections", "connect-time-out"])
-def test_a_node_that_cannot_connect_anew_comes_back_later(kind):
-    """Connections of a follower are cut while nobody lets it connect."""
-    with struck_cluster(seed=2) as cluster:
+def test_node_that_cannot_reconnect_returns_later(kind):
+    """Connections of a follower are reset while its new connects fail."""
+    with fault_cluster(seed=2) as cluster:
         arm(Fault(kind="reset-storm", target=FOLLOWER, trigger=AtTime(at_ms=cluster.now_ms + 10), params={"duration_ms": 1000}), cluster.simulation)
-        assert cluster.strike(kind, FOLLOWER, {"duration_ms": 3000}).has_bitten
+        assert cluster.inject(kind, FOLLOWER, {"duration_ms": 3000}).has_bitten
 
 
 def isolate_leaders(cluster):
@@ -78,9 +80,9 @@ def isolate_leaders(cluster):
         arm(Fault(kind="isolate-leader", target=QUORUM, trigger=AtTime(at_ms=cluster.now_ms + after_ms), params=params), cluster.simulation)
 
 
-def test_answers_of_epochs_that_are_over_are_ignored():
-    """Leaders are cut off one after the other, and every controller gives answers of the epoch before where it has any."""
-    with struck_cluster(seed=1) as cluster:
+def test_responses_of_past_epochs_are_ignored():
+    """Leaders are partitioned one after the other, and every controller sends responses of the former epoch where it has any."""
+    with fault_cluster(seed=1) as cluster:
         isolate_leaders(cluster)
         olds = [
             arm(
@@ -89,17 +91,17 @@ def test_answers_of_epochs_that_are_over_are_ignored():
             )
             for number in (101, 102)
         ]
-        cluster.strike("old-epoch-answer", "controller-103", {"times": 20}, seconds=11)
+        cluster.inject("old-epoch-answer", "controller-103", {"times": 20}, seconds=11)
         assert all(old.has_bitten for old in olds)
         assert any("API 52" in bit.effect for bit in cluster.of(FaultBit)) and any("API 1 " in bit.effect for bit in cluster.of(FaultBit))
         for old in olds:
             old.end()
 
 
-def test_every_state_comes_up_in_a_cluster_that_elects():
-    """A state that no node ever is in would be a trigger that never goes off. Transactions and ZooKeeper's time have tests of their own."""
-    with struck_cluster(seed=3) as cluster:
+def test_every_state_occurs_in_a_cluster_that_elects():
+    """A state that never occurs would be a trigger that never fires. Transactions and ZooKeeper mode have tests of their own."""
+    with fault_cluster(seed=3) as cluster:
         waiting = {name: arm(Fault(kind="pause", trigger=OnState(states=(name,)), params={"duration_ms": 1}), cluster.simulation) for name in STATES}
         isolate_leaders(cluster)
-        cluster.strike("restart", FOLLOWER, {"after_ms": 100}, seconds=11)
-        assert {name for name, strike in waiting.items() if strike.has_fired} == set(STATES) - {"markers-missing", ZOOKEEPER_CONTROLLER}
+        cluster.inject("restart", FOLLOWER, {"after_ms": 100}, seconds=11)
+        assert {name for name, injection in waiting.items() if injection.has_fired} == set(STATES) - {"markers-missing", ZOOKEEPER_CONTROLLER}

@@ -1,4 +1,4 @@
-"""The trace of a run: one column per node, faults across, words that are short, and every kind of event has one."""
+"""The trace of a run: one column per node, faults across, and a short description for every event kind."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ PAUSE = Fault(kind="pause", target="broker-2", trigger=AtTime(at_ms=300), params
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
-    """A broker dies and comes back, another one stands still."""
+    """A broker dies and restarts, another one is paused."""
     root = tmp_path_factory.mktemp("traced") / "run"
     request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=2, faults=(CRASH, PAUSE), workload=WORK, brokers=2)
     play_request(request, root)
@@ -41,14 +41,14 @@ def lines_of(run_dir, *options):
 
 
 def column(lines, name):
-    """Cut one column out of lines that were laid out."""
+    """Extract one column from formatted lines."""
     start = lines[0].index(name)
     end = min([lines[0].index(other) for other in lines[0].split() if lines[0].index(other) > start], default=None)
     return [line[start:end].strip() for line in lines[1:] if not line[9:].startswith(("--", "   ---"))]
 
 
-def test_each_node_has_a_column_and_faults_stand_across(run_dir):
-    """Killed, dotted while it is down, restarted; and the harness is no column."""
+def test_each_node_has_a_column_and_faults_span_all(run_dir):
+    """Killed, dotted while it is down, restarted; the harness has no column."""
     lines = lines_of(run_dir, "--compact", "--width", "100", "--step", "20")
     assert lines[0].split() == ["seconds", "controller-101", "broker-1", "broker-2", "asker-1", "reader-1"]
     assert all(len(line) <= 100 for line in lines)
@@ -59,10 +59,10 @@ def test_each_node_has_a_column_and_faults_stand_across(run_dir):
     assert "KILLED" in lines[fault + 1] + lines[fault + 2]
     assert {"PAUSED", "RESUMED"} <= set(column(lines, "broker-2"))
     assert any(line.startswith("0.0") and "starts" in line for line in lines)
-    assert "\x1b" not in "".join(lines), "no colours where there is no terminal"
+    assert "\x1b" not in "".join(lines), "no colours without a terminal"
 
 
-def test_a_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
+def test_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
     """Controllers first, clients last."""
     lines = lines_of(run_dir, "--compact", "--width", "50")
     assert lines[0].split() == ["seconds", "controller-101", "broker-1"]
@@ -70,7 +70,7 @@ def test_a_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir
     assert fitting(["a"] * 9, 10) == 1
 
 
-def test_time_node_and_kind_choose(run_dir):
+def test_filters_by_time_node_and_kind(run_dir):
     """In columns and in lines."""
     lines = lines_of(run_dir, "--node", "broker-1", "--kind", "NodeStarted", "--kind", "Node[SR]*")
     assert [line.split()[1] for line in lines] == ["broker-1.1:", "broker-1.1:", "broker-1.2:", "broker-1.2:", "broker-1.2:"]
@@ -82,22 +82,22 @@ def test_time_node_and_kind_choose(run_dir):
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_has_a_word(kind):
-    """Made from fields that it has; the words of the table are of kinds that exist."""
+def test_every_event_kind_has_a_description(kind):
+    """Built from existing fields; the descriptions in the table are of existing kinds."""
     fields = {each.name: "x" if each.type is str else 7 for each in msgspec.structs.fields(KINDS[kind])}
     word = short(kind, fields)
     assert word and "{" not in word
     assert ACROSS[kind].format(**fields) if kind in ACROSS else word
 
 
-def test_the_tables_name_no_kind_that_is_gone():
-    """A kind that was renamed would fall silent."""
+def test_tables_name_only_existing_event_kinds():
+    """A renamed kind would silently disappear."""
     assert (WORDS.keys() | SPECIAL.keys() | ACROSS.keys() | QUIET) <= KINDS.keys()
     assert short("Unheard", {"offset": 4}) == "Unheard 4" and short("Unheard", {}) == "Unheard"
 
 
 def test_frames_name_the_other_end(run_dir):
-    """By what both ends call their link; the address alone would say 10.0.0.3:49152."""
+    """By the name that both ends use for their link; the address alone would be 10.0.0.3:49152."""
     lines = lines_of(run_dir, "--compact", "--kind", "Frame*", "--step", "1", "--from", "0", "--to", "1000")
     assert any("BrokerHeartbeat<-broker-1" in line for line in lines) and any("BrokerHeartbeat->101" in line for line in lines)
     assert not any("BrokerHeartbeat<-10." in line for line in lines)
@@ -112,8 +112,8 @@ def logs(tmp_path, *lines):
     return read_trace(tmp_path)
 
 
-def test_neighbours_of_one_kind_become_one_word(tmp_path):
-    """Appends that go on, high watermarks that grow; what happens twice is counted; another node or step has a cell of its own."""
+def test_adjacent_events_of_one_kind_are_merged(tmp_path):
+    """Continued appends, increasing high watermarks; repetitions are counted; another node or step has its own cell."""
     append = {"leader_epoch": 1, "record_kinds": "X"}
     entries = logs(
         tmp_path,
@@ -144,7 +144,7 @@ def copied(run_dir, root, tail):
 
 
 @pytest.mark.parametrize("tail", [b'{"n":7,"ki', b'{"n":1', b"\x00\x00", b"["])
-def test_the_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
+def test_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
     copy = copied(run_dir, tmp_path, tail)
     assert lines_of(copy, "--compact") == lines_of(run_dir, "--compact")
     assert compare(copy, run_dir).is_empty
@@ -152,7 +152,7 @@ def test_the_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
 
 @pytest.mark.parametrize("line", [b"[" * 100_000 + b"]" * 100_000, b"garbage", b"{}", b'{"kind":"X","t_ns":"x","n":1}', b"\xff\xfe", b"[1]"])
 @pytest.mark.parametrize("verb", ["trace", "diff"])
-def test_a_line_that_is_no_event_is_named_in_one_line(run_dir, tmp_path, verb, line):
+def test_invalid_event_line_is_reported_in_one_line(run_dir, tmp_path, verb, line):
     copy = copied(run_dir, tmp_path, line + b"\n")
     number = (copy / "events" / "broker-1.1.jsonl").read_bytes().count(b"\n")
     command = [verb, str(copy), *([str(run_dir)] if verb == "diff" else [])]

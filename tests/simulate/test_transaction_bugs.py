@@ -1,4 +1,4 @@
-"""Historical bugs of transactions are found by the stories of exactly-once, and without them the same seeds are clean."""
+"""The exactly-once scenarios find historical transaction bugs, and the same seeds are clean without them."""
 
 from dataclasses import replace
 
@@ -29,56 +29,58 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
-def test_a_bug_that_is_put_back_is_found(name, scenario, seed, invariant):
-    """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
+def test_injected_bug_is_found(name, scenario, seed, invariant):
+    """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     finds(name, scenario, seed, invariant)
 
 
 @pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
-def test_without_a_bug_the_seeds_are_clean(scenario, seed):
-    """With KAFKA-17754 the clean run is of transaction.version 2: the same requests come late, and end nothing."""
+def test_without_the_bug_the_seeds_are_clean(scenario, seed):
+    """With KAFKA-17754 the clean run is of transaction.version 2: the same requests arrive late, and end nothing."""
     is_clean(scenario, seed)
 
 
-def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
-    """KAFKA-17754 needs no switch where the cluster has version 1: nothing tells an old EndTxn from a new one. As many come late in both runs."""
+def test_transaction_version_2_fixes_a_late_end_txn():
+    """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told from a new one. As
+    many arrive late in both runs.
+    """
     before, cured = (run_scenario("end_of_a_transaction_comes_late", seed=3, release=release) for release in ("3.9", "4.1"))
     assert "read-committed-reads-committed-only" in before.invariants_violated, "\n".join(before.lines())
     assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
 
 
-def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
-    """Asked of Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is refused, and the story comes true."""
+def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0():
+    """Verified with Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is rejected, and the scenario is clean."""
     stuck = run_scenario("marker_that_never_completes", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
     assert run_scenario("marker_that_never_completes", seed=1).outcome == "ok"
 
 
 def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
-    """The slip: of each id the first record holds."""
+    """The bug: the first record of each id wins."""
     shard.entries.setdefault(transactional_id, shard.entry_class(transactional_id, facts, record_offset))
 
 
-def test_a_coordinator_that_reads_an_old_record_back_is_found_as_it_loads(monkeypatch):
+def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
     monkeypatch.setattr(TransactionShard, "learn", keeps_the_first_record)
-    played = run_scenario("coordinator_failover_in_every_state", seed=4)
-    assert played.invariants_violated == ("known-transactions-equal-log",)
+    result = run_scenario("coordinator_failover_in_every_state", seed=4)
+    assert result.invariants_violated == ("known-transactions-equal-log",)
 
 
-def test_a_coordinator_that_reads_half_of_a_record_back_is_found_as_it_loads(monkeypatch):
+def test_coordinator_that_loads_half_of_a_record_is_found_at_load(monkeypatch):
     monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=()))
-    played = run_scenario("coordinator_failover_in_every_state", seed=4)
-    assert played.invariants_violated == ("known-transactions-equal-log",)
+    result = run_scenario("coordinator_failover_in_every_state", seed=4)
+    assert result.invariants_violated == ("known-transactions-equal-log",)
 
 
 def keeps_the_first_commit(offsets: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
-    """The slip: of each partition the first commit counts."""
+    """The bug: the first commit of each partition wins."""
     offsets.committed.setdefault(partition, stored)
     return True
 
 
-def test_a_group_coordinator_that_reads_an_old_commit_back_is_found_as_it_loads(monkeypatch):
+def test_group_coordinator_that_loads_an_old_commit_is_found_at_load(monkeypatch):
     monkeypatch.setattr(GroupOffsets, "replay", keeps_the_first_commit)
-    played = run_scenario("zombie_fenced_by_generation", seed=6)
-    assert played.invariants_violated == ("loaded-offsets-equal-log",)
+    result = run_scenario("zombie_fenced_by_generation", seed=6)
+    assert result.invariants_violated == ("loaded-offsets-equal-log",)

@@ -1,4 +1,4 @@
-"""Faults strike when something happens: before or after writes, flushes, frames and facts; each is counted."""
+"""Faults fire at a trigger: before or after writes, flushes, frames and events; each is counted."""
 
 import asyncio
 import struct
@@ -32,7 +32,7 @@ async def write_ten_times(world):
 
 
 @pytest.mark.parametrize(
-    "trigger, content, noted",
+    "trigger, content, emitted",
     [
         (OnDisk(operation="write", nth=4, moment="before"), b"012", 3),
         (OnDisk(operation="write", nth=4, moment="after", file_class=FileClass.PARTITION_LOG), b"0123", 3),
@@ -44,27 +44,27 @@ async def write_ten_times(world):
         (OnDisk(operation="write", file_class=FileClass.METADATA_LOG), b"0123456789", 10),
     ],
 )
-def test_a_process_dies_at_the_very_moment(sim, trigger, content, noted):
-    strike = arm(Fault(kind="kill", trigger=trigger), sim)
+def test_process_dies_at_the_exact_trigger_point(sim, trigger, content, emitted):
+    injection = arm(Fault(kind="kill", trigger=trigger), sim)
     sim.spawn("a", write_ten_times(sim.world_of("a")))
     sim.run_for(10)
-    assert strike.has_fired == strike.has_bitten == (noted < 10)
-    assert sim.host("a").is_alive == (noted == 10)
-    if noted < 10:
+    assert injection.has_fired == injection.has_bitten == (emitted < 10)
+    assert sim.host("a").is_alive == (emitted == 10)
+    if emitted < 10:
         sim.restart("a")
     assert sim.world_of("a").disk.read(LOG) == content
-    assert sim.event_bytes().count(b'"kind":"NodeStopped"') == noted
+    assert sim.event_bytes().count(b'"kind":"NodeStopped"') == emitted
 
 
-def test_a_power_loss_between_write_and_flush_loses_the_write():
+def test_power_loss_between_write_and_flush_loses_the_write():
     lost = 0
     for seed in range(10):
         with Simulation(seed) as sim:
             sim.add_host("a")
-            strike = arm(Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")), sim)
+            injection = arm(Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")), sim)
             sim.spawn("a", write_ten_times(sim.world_of("a")))
             sim.run_for(1)
-            lost += strike.has_bitten
+            lost += injection.has_bitten
     assert lost >= 5
 
 
@@ -77,7 +77,7 @@ def response(correlation_id, body=b"answer"):
 
 
 class FrameServer(asyncio.Protocol):
-    """Answers frames, in two writes each, so that heads are torn."""
+    """Answers frames in two writes each, so that headers are torn."""
 
     def __init__(self, seen):
         self.seen, self.buffer = seen, b""
@@ -108,7 +108,7 @@ class FrameClient(asyncio.Protocol):
 
 
 def converse(sim, writes):
-    """Connect a to a server on b, write, and return (correlation ids the server saw, the client)."""
+    """Connect a to a server on b, write, and return (correlation ids that the server received, the client)."""
     seen: list[int] = []
 
     async def serve():
@@ -144,27 +144,27 @@ FOUR = [request(1, 3), request(2), request(3) + request(4, 3), request(5)[:5], r
         (OnFrame(api_key=99, nth=1), 0, [1, 2, 3, 4, 5, 6], 6),
     ],
 )
-def test_a_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
-    strike = arm(Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim)
+def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
+    injection = arm(Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim)
     requests, client = converse(sim, FOUR)
-    assert strike.has_bitten == (len(seen) < 6)
-    assert client.lost == ("ConnectionResetError" if strike.has_bitten else None)
+    assert injection.has_bitten == (len(seen) < 6)
+    assert client.lost == ("ConnectionResetError" if injection.has_bitten else None)
     if trigger.is_response:
-        assert len(client.received) // 14 == answered, "the answer whose head was torn is not whole"
+        assert len(client.received) // 14 == answered, "the response with the torn header is incomplete"
     else:
         assert len(requests) == len(seen)
     assert requests[: len(seen)] == seen
 
 
-def test_frames_are_recognised_on_connections_that_are_open_already(sim):
+def test_frames_are_recognised_on_existing_connections(sim):
     loop_seen, client = converse(sim, [request(1)])
-    strikes = [arm(Fault(kind="kill", trigger=OnFrame(api_key=22, is_response=True, moment="after"), target="b"), sim)]
+    injections = [arm(Fault(kind="kill", trigger=OnFrame(api_key=22, is_response=True, moment="after"), target="b"), sim)]
     sim.loop.schedule(sim.host("a").process, sim.now_ns, lambda: next(iter(sim.host("a").process.transports.values())).write(request(2)))
     sim.run_for(1)
-    assert strikes[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
+    assert injections[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
 
 
-def test_every_kind_is_armed_fires_and_bites():
+def test_every_kind_is_armed_fires_and_takes_effect():
     """A kind that never changes an outcome tests nothing."""
     kinds = {
         "kill": {},
@@ -183,7 +183,7 @@ def test_every_kind_is_armed_fires_and_bites():
         with Simulation(5) as sim:
             sim.add_host("a"), sim.add_host("b")
             trigger = OnFrame(api_key=22) if kind == "cut-connection" else AtTime(at_ms=5)
-            strike = arm(Fault(kind=kind, trigger=trigger, target="b", params=params), sim)
+            injection = arm(Fault(kind=kind, trigger=trigger, target="b", params=params), sim)
 
             async def work(world):
                 file = world.disk.open(LOG)
@@ -197,27 +197,27 @@ def test_every_kind_is_armed_fires_and_bites():
             sim.spawn("b", work(sim.world_of("b")))
             converse(sim, [request(i) for i in range(20)])
             sim.run_for(2)
-            counted = tally([strike])[kind]
+            counted = tally([injection])[kind]
             assert (counted.armed, counted.fired, counted.bit) == (1, 1, 1), kind
-            noted = sim.event_bytes()
+            emitted = sim.event_bytes()
             for event in (b"FaultArmed", b"FaultFired", b"FaultBit"):
-                assert noted.count(event) == 1, (kind, event)
-            assert noted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), kind
+                assert emitted.count(event) == 1, (kind, event)
+            assert emitted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), kind
 
 
-def test_what_was_ended_strikes_no_more_and_what_lasts_is_undone(sim):
+def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim):
     future = arm(Fault(kind="kill", trigger=AtTime(at_ms=1000), target="a"), sim)
     lasting = arm(Fault(kind="partition", trigger=AtTime(at_ms=1), target="a", params={"duration_ms": 0}), sim)
     sim.run_for(0.5)
     assert sim.network.link("a", "b").is_blocked and sim.network.link("b", "a").is_blocked
-    for strike in (future, lasting):
-        strike.end()
+    for injection in (future, lasting):
+        injection.end()
     sim.run_for(5)
     assert sim.host("a").is_alive and not future.has_fired
     assert not sim.network.link("a", "b").is_blocked
 
 
-def test_faults_can_be_written_down_and_replayed():
+def test_faults_can_be_serialized_and_replayed():
     faults = [
         Fault(kind="restart", trigger=OnDisk(file_class=FileClass.METADATA_LOG, nth=3), params={"after_ms": 10, "power_loss": True}),
         Fault(kind="partition", trigger=OnEvent(kind="NodeReady", fields={"x": None}), target="a>b"),
@@ -231,7 +231,7 @@ def test_faults_can_be_written_down_and_replayed():
     ]
 
 
-def test_a_fault_that_cannot_be_is_refused_when_it_is_armed(sim):
+def test_invalid_fault_is_rejected_when_armed(sim):
     with pytest.raises(KeyError, match="kill"):
         arm(Fault(kind="kil", trigger=AtTime(at_ms=1)), sim)
     with pytest.raises(ValueError, match="duration_ms"):
@@ -252,7 +252,7 @@ def test_targets_name_links(target, pairs):
         directions(target.replace("a", "x"), ["a", "b", "c"])
 
 
-def test_a_trigger_on_a_fact_looks_at_its_fields(sim):
+def test_event_trigger_checks_the_fields_of_the_event(sim):
     hosts = []
     sim.triggers.on_event(lambda occasion: hosts.append(occasion.host), kind="LogRecovered", nth=2, fields={"topic": "x", "clean": True})
     for host in ("a", "b"):

@@ -1,6 +1,7 @@
-"""Upgrades that cannot be: a node that comes back as what it must not be is refused with one line, the others serve on, and nothing is lost.
+"""Invalid upgrades: a node that restarts with an unsupported release or level is rejected with one line, the others
+continue, and nothing is lost.
 
-What Apache Kafka does about each of them is in docs/upgrades.md; asked of 3.9.1 and 4.0.2.
+docs/upgrades.md has the behaviour of Apache Kafka in each case, verified with 3.9.1 and 4.0.2.
 """
 
 import asyncio
@@ -21,14 +22,14 @@ from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.errors import ErrorCode
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
-from tests.simulate.zookeeper_clusters import Story
+from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 
 RELEASE, VERSION = "kraftsim.release", "inter.broker.protocol.version"
 FORMER, FORMER_LEVEL, LOWEST_LEVEL_OF_4_0 = "3.5", 4, 7
 BROKER, CONTROLLER = "broker-2", "controller-103"
 REFUSED_AFTER_S = 10.0
 SNAPSHOT_S = 10.0
-"""Within which every controller has written a snapshot."""
+"""The time within which every controller has written a snapshot."""
 
 
 KRAFT = {
@@ -40,31 +41,31 @@ KRAFT = {
 }
 
 
-def last_words(story: Story, name: str) -> str:
-    """What a node has gone down with."""
-    reasons = [event.reason for node, event in story.noted if node == name and isinstance(event, NodeFailed)]
+def last_words(harness: ZooKeeperHarness, name: str) -> str:
+    """The reason for which a node stopped."""
+    reasons = [event.reason for node, event in harness.emitted if node == name and isinstance(event, NodeFailed)]
     assert reasons and "\n" not in reasons[-1], f"{name} has not failed"
     return reasons[-1]
 
 
-async def comes_back(story: Story, name: str, told: Mapping[str, str]) -> None:
-    """Restart a node that is refused, or is not let in: wait so long that nothing more comes of it."""
-    await story.stop(name)
-    story.cluster.hosts[name].told.update(told)
-    story.start(name)
+async def fails_to_return(harness: ZooKeeperHarness, name: str, settings: Mapping[str, str]) -> None:
+    """Restart a node that is rejected or stays fenced: wait until nothing more can happen."""
+    await harness.stop(name)
+    harness.cluster.hosts[name].told.update(settings)
+    harness.start(name)
     await asyncio.sleep(REFUSED_AFTER_S)
 
 
-async def is_itself_again(story: Story, name: str, told: Mapping[str, str]) -> None:
-    """Restart a node with what it was told before, and wait until all replicas are in sync."""
-    if story.cluster.hosts[name].is_alive:
-        await story.stop(name)
-    for key in told:
-        del story.cluster.hosts[name].told[key]
-    story.start(name)
+async def recovers(harness: ZooKeeperHarness, name: str, settings: Mapping[str, str]) -> None:
+    """Restart a node with its former settings, and wait until all replicas are in sync."""
+    if harness.cluster.hosts[name].is_alive:
+        await harness.stop(name)
+    for key in settings:
+        del harness.cluster.hosts[name].told[key]
+    harness.start(name)
     await asyncio.sleep(1)
-    await story.ready()
-    await story.in_sync()
+    await harness.ready()
+    await harness.in_sync()
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ async def is_itself_again(story: Story, name: str, told: Mapping[str, str]) -> N
         ("4.0", "2.8", None),
     ],
 )
-def test_a_node_of_kraft_refuses_a_version_of_before_it_as_long_as_its_release_looks_at_it(line: str, version: str, why: str | None) -> None:
-    """Asked of Apache Kafka 3.9.1 and 4.0.2: the one does not start, the other does not know the setting any more."""
+def test_kraft_node_rejects_a_pre_kraft_protocol_version_where_it_is_checked(line: str, version: str, why: str | None) -> None:
+    """Verified with Apache Kafka 3.9.1 and 4.0.2: the former does not start, the latter no longer has the setting."""
     properties = {**KRAFT, RELEASE: line, VERSION: version}
     if why is None:
         parts_of(NodeConfig.parse(properties))
@@ -89,7 +90,7 @@ def test_a_node_of_kraft_refuses_a_version_of_before_it_as_long_as_its_release_l
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("settings", "why"),
     [
         ({RELEASE: "4.0"}, "4.0 has no ZooKeeper mode"),
         ({RELEASE: "4.4", VERSION: "2.8"}, "4.4 has no ZooKeeper mode"),
@@ -98,84 +99,88 @@ def test_a_node_of_kraft_refuses_a_version_of_before_it_as_long_as_its_release_l
         ({RELEASE: "3.9", VERSION: "newest"}, "version newest is not a valid version"),
     ],
 )
-def test_a_broker_that_leaps_too_far_or_speaks_what_is_not_there_does_not_start(told: Mapping[str, str], why: str) -> None:
-    """From ZooKeeper straight to 4.0, and levels that the release does not know; the other broker goes on with what both had."""
-    story = Story(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
+def test_broker_with_an_unsupported_upgrade_does_not_start(settings: Mapping[str, str], why: str) -> None:
+    """From ZooKeeper straight to 4.0, and levels that the release does not support; the other broker continues with the common version."""
+    harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.produce("before", 15)
-        ids = await story.producer_ids(2)
-        await comes_back(story, BROKER, told)
-        assert not story.cluster.hosts[BROKER].is_alive and why in last_words(story, BROKER)
-        await story.produce("meanwhile", 15)
-        await is_itself_again(story, BROKER, told)
-        ids += await story.producer_ids(2)
-        assert len(set(ids)) == 4 and len(await story.read()) == 30
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.produce("before", 15)
+        ids = await harness.producer_ids(2)
+        await fails_to_return(harness, BROKER, settings)
+        assert not harness.cluster.hosts[BROKER].is_alive and why in last_words(harness, BROKER)
+        await harness.produce("meanwhile", 15)
+        await recovers(harness, BROKER, settings)
+        ids += await harness.producer_ids(2)
+        assert len(set(ids)) == 4 and len(await harness.read()) == 30
 
-    story.play(play)
+    harness.play(play)
 
 
-def test_a_leap_over_the_lowest_level_of_a_release_is_refused_until_the_level_is_raised() -> None:
-    """4.0 reads no log that has a level below 3.3-IV3 behind its last snapshot: its controller ends, and its broker is not registered.
+def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None:
+    """4.0 reads no log that has a level below 3.3-IV3 behind its last snapshot: its controller ends, and its broker
+    is not registered.
 
-    Once the level is raised and a snapshot has come, both are taken, though bootstrap.checkpoint says what it said (KAFKA-19192).
+    Once the level is upgraded and a snapshot is written, both start, though bootstrap.checkpoint is unchanged
+    (KAFKA-19192).
     """
     settings = {"min.insync.replicas": "1", "metadata.log.max.snapshot.interval.ms": "3000"}
-    story = Story(zookeeper=False, controllers=3, brokers=2, release=FORMER, settings=settings)
+    harness = ZooKeeperHarness(zookeeper=False, controllers=3, brokers=2, release=FORMER, settings=settings)
     level = build_record(FeatureLevelRecord(name=FEATURE, feature_level=FORMER_LEVEL), 0)
-    for name in story.spec.controller_names:
-        story.cluster.hosts[name].platter.names["bootstrap.checkpoint"] = Inode(build_metadata_snapshot([level], timestamp=0))
+    for name in harness.spec.controller_names:
+        harness.cluster.hosts[name].platter.names["bootstrap.checkpoint"] = Inode(build_metadata_snapshot([level], timestamp=0))
     leap = {RELEASE: "4.0"}
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.produce("before", 15)
-        await comes_back(story, CONTROLLER, leap)
-        assert not story.cluster.hosts[CONTROLLER].is_alive
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.produce("before", 15)
+        await fails_to_return(harness, CONTROLLER, leap)
+        assert not harness.cluster.hosts[CONTROLLER].is_alive
         wanted = f"{FEATURE} is finalized at level {FORMER_LEVEL}, and 4.0 knows 7 to 25: it cannot read this metadata log (upgrade the level"
-        assert wanted in last_words(story, CONTROLLER)
-        await is_itself_again(story, CONTROLLER, leap)
-        await comes_back(story, BROKER, leap)
-        refused = [event for _, event in story.noted if isinstance(event, BrokerRegistrationRefused)]
+        assert wanted in last_words(harness, CONTROLLER)
+        await recovers(harness, CONTROLLER, leap)
+        await fails_to_return(harness, BROKER, leap)
+        refused = [event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)]
         assert {(each.broker_id, each.error_code) for each in refused} == {(2, ErrorCode.UNSUPPORTED_VERSION)}
-        await story.produce("meanwhile", 15)
-        await is_itself_again(story, BROKER, leap)
-        assert not await update_features(story.cluster.addresses, {FEATURE: LOWEST_LEVEL_OF_4_0}, downwards=False)
+        await harness.produce("meanwhile", 15)
+        await recovers(harness, BROKER, leap)
+        assert not await update_features(harness.cluster.addresses, {FEATURE: LOWEST_LEVEL_OF_4_0}, downwards=False)
         await asyncio.sleep(SNAPSHOT_S)
         for name in (BROKER, CONTROLLER):
-            await story.restart_with(name, leap)
-        assert all(story.cluster.hosts[name].is_alive for name in story.spec.node_names)
-        await story.produce("afterwards", 15)
-        assert len(await story.read()) == 45
+            await harness.restart_with(name, leap)
+        assert all(harness.cluster.hosts[name].is_alive for name in harness.spec.node_names)
+        await harness.produce("afterwards", 15)
+        assert len(await harness.read()) == 45
 
-    story.play(play)
+    harness.play(play)
 
 
-def test_a_level_that_is_raised_before_all_binaries_are_new_leaves_the_old_ones_out_until_they_are() -> None:
-    """The controller speaks as its level says, and an old broker closes the connection at what it does not know; leaders lead on, nothing is lost."""
-    story = Story(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
+def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
+    """The controller uses the versions of its level, and an old broker closes the connection at what it does not
+    support; leaders remain, nothing is lost.
+    """
+    harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.produce("before", 15)
-        await story.stop("broker-1")
-        story.cluster.hosts["broker-1"].told.update({RELEASE: "3.9", VERSION: "3.9"})
-        story.start("broker-1")
-        await story.ready()
-        await story.in_sync()
-        await story.stop(BROKER)
-        story.start(BROKER)
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.produce("before", 15)
+        await harness.stop("broker-1")
+        harness.cluster.hosts["broker-1"].told.update({RELEASE: "3.9", VERSION: "3.9"})
+        harness.start("broker-1")
+        await harness.ready()
+        await harness.in_sync()
+        await harness.stop(BROKER)
+        harness.start(BROKER)
         await asyncio.sleep(REFUSED_AFTER_S)
-        assert story.cluster.leader == "broker-1", "the other one was away"
-        refused = {(node, event.reason) for node, event in story.noted if isinstance(event, RequestRefused)}
+        assert harness.cluster.leader == "broker-1", "the other one was down"
+        refused = {(node, event.reason) for node, event in harness.emitted if isinstance(event, RequestRefused)}
         assert refused == {(BROKER, "api key 6 is offered in versions 0 to 7, not 8")}, "UpdateMetadata"
-        await story.produce("meanwhile", 15)
-        await story.restart_with(BROKER, {RELEASE: "3.9", VERSION: "3.9"})
-        await story.produce("afterwards", 15)
-        assert len(await story.read()) == 45
+        await harness.produce("meanwhile", 15)
+        await harness.restart_with(BROKER, {RELEASE: "3.9", VERSION: "3.9"})
+        await harness.produce("afterwards", 15)
+        assert len(await harness.read()) == 45
 
-    story.play(play)
+    harness.play(play)

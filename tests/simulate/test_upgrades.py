@@ -1,4 +1,4 @@
-"""The stories of upgrades, and the harm that their careful order keeps away."""
+"""The upgrade scenarios, and the damage that their order of steps prevents."""
 
 import json
 from pathlib import Path
@@ -8,20 +8,20 @@ from kraftsim.analysis.upgrade_chapter import upgrade_of
 from kraftsim.explore.run import run_scenario
 
 
-def test_a_cluster_is_upgraded_under_load() -> None:
+def test_cluster_is_upgraded_under_load() -> None:
     """From 3.5 to a later release, with its levels: invariants hold, and every record is there once."""
     result = run_scenario("rolling_upgrade", seed=3, release="3.5", work={"hops": 1, "copiers": 1, "writers": 1})
     assert result.trouble is None and not result.violations
 
 
-def test_whoever_goes_back_is_refused() -> None:
+def test_downgrade_is_rejected() -> None:
     """A level, a broker and a controller of the former release."""
     result = run_scenario("downgrade_refused", seed=1)
     assert result.trouble is None and not result.violations
 
 
-def test_a_single_bounce_copies_twice_what_two_bounces_copy_once(figures) -> None:
-    """A member of before KIP-447 that stands still is fenced by nobody if ids change in the same bounce (KIP-447, its upgrade path)."""
+def test_single_bounce_duplicates_what_two_bounces_write_once(figures) -> None:
+    """A pre-KIP-447 member that is paused is not fenced if ids change in the same bounce (KIP-447, its upgrade path)."""
     harm = run_scenario("kip_447_upgrade", seed=2, work={"bounces": 1})
     assert harm.violations and all(each.startswith("every-input-copied-once") for each in harm.violations)
     none = run_scenario("kip_447_upgrade", seed=2)
@@ -29,15 +29,15 @@ def test_a_single_bounce_copies_twice_what_two_bounces_copy_once(figures) -> Non
     figures(twice_by_one_bounce=len(harm.violations), twice_by_two=len(none.violations))
 
 
-def test_a_producer_is_told_of_ids_that_do_not_come_as_each_release_tells_it(tmp_path: Path) -> None:
-    """REQUEST_TIMED_OUT up to 3.2 is not held against the run, which shows it; later releases say what a producer asks again after (KAFKA-14417)."""
+def test_missing_producer_ids_are_reported_as_in_each_release(tmp_path: Path) -> None:
+    """REQUEST_TIMED_OUT up to 3.2 is not counted against the run, which shows it; later releases return a retriable error (KAFKA-14417)."""
     result = run_scenario("upgrade_without_producer_ids", seed=1, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
-    told: list[dict[str, Any]] = [json.loads(line) for log in (tmp_path / "events").iterdir() for line in log.read_text().splitlines()]
-    release_of = {(row["node"], row["incarnation"]): row["release"] for row in told if row["kind"] == "NodeStarted"}
-    refused = {(release_of[row["node"], row["incarnation"]], row["error_code"]) for row in told if row["kind"] == "InitProducerIdRefused"}
+    rows: list[dict[str, Any]] = [json.loads(line) for log in (tmp_path / "events").iterdir() for line in log.read_text().splitlines()]
+    release_of = {(row["node"], row["incarnation"]): row["release"] for row in rows if row["kind"] == "NodeStarted"}
+    refused = {(release_of[row["node"], row["incarnation"]], row["error_code"]) for row in rows if row["kind"] == "InitProducerIdRefused"}
     assert refused == {("3.0", 7), ("3.1", 7), ("3.3", 14), ("3.7", 14)}
-    chapter = upgrade_of(sorted(told, key=lambda row: int(row["t_ns"])))
+    chapter = upgrade_of(sorted(rows, key=lambda row: int(row["t_ns"])))
     assert chapter is not None
     known = [(each.phase, each.times) for each in chapter.errors if "a producer ends on it" in each.what]
     assert known == [("brokers-to-3.0", 3), ("brokers-to-3.1", 3)], "once at every broker"

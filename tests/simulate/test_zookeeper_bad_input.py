@@ -1,6 +1,7 @@
-"""Znodes that cannot be read, of every kind that there is: somebody says which and why, leaders go on leading, and nothing is lost.
+"""Unreadable znodes of every kind: they are reported with the reason, leaders remain leaders, and nothing is lost.
 
-What Kafka does with them differs by kind: a configuration or a topic is as if it were not there, and without /controller_epoch nobody is elected.
+Kafka's behaviour differs by kind: an unreadable config or topic is ignored, but without /controller_epoch no controller
+is elected.
 Source: kafka.zk.ZkData (decode), kafka.controller.KafkaController (elect, onControllerFailover).
 """
 
@@ -23,19 +24,19 @@ from protocol.zookeeper.kafka_znodes import (
     state_path,
     topic_path,
 )
-from tests.simulate.zookeeper_clusters import TOPIC, Story
+from tests.simulate.zookeeper_clusters import TOPIC, ZooKeeperHarness
 
 GARBAGE = b'{"version":1,"pa'
 SESSION_S = 8.0
 OTHER, THIRD = "other", "third"
 THERE = (topic_path(OTHER), state_path(THIRD, 0), config_path("topics", TOPIC), PRODUCER_ID_BLOCK)
-"""What a controller finds in its place and cannot read."""
+"""Znodes that a controller reads at its election."""
 ASKED = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION, f"{ISR_CHANGES}/isr_change_0000000099", f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000099")
-"""What somebody asks of a controller, and it cannot read."""
+"""Znodes by which other clients send requests to a controller."""
 
 
-async def corrupt(story: Story, *paths: str) -> dict[str, bytes | None]:
-    """Give znodes a text that is none, make those that are not there, and return what the others said."""
+async def corrupt(harness: ZooKeeperHarness, *paths: str) -> dict[str, bytes | None]:
+    """Write garbage to znodes, create the missing ones, and return their former contents."""
 
     async def by_hand(client: ZookeeperClient) -> dict[str, bytes | None]:
         said: dict[str, bytes | None] = {}
@@ -47,94 +48,94 @@ async def corrupt(story: Story, *paths: str) -> dict[str, bytes | None]:
                 await client.set(path, GARBAGE)
         return said
 
-    return await story.with_zookeeper(by_hand)
+    return await harness.with_zookeeper(by_hand)
 
 
-async def put_right(story: Story, said: Mapping[str, bytes | None]) -> None:
-    """Let znodes say again what they said."""
+async def put_right(harness: ZooKeeperHarness, said: Mapping[str, bytes | None]) -> None:
+    """Restore the contents of znodes."""
 
     async def by_hand(client: ZookeeperClient) -> None:
         for path, data in said.items():
             try:
                 await client.set(path, data)
             except ZookeeperRefused:
-                assert path == CONTROLLER, "what is there stays there, but for the znode of a session"
+                assert path == CONTROLLER, "existing znodes are kept, except those of a session"
 
-    await story.with_zookeeper(by_hand)
-
-
-def told_of(story: Story) -> set[str]:
-    """Return the znodes of which somebody has said that they cannot be read."""
-    return {event.path for _, event in story.noted if isinstance(event, ZnodeNotUnderstood)}
+    await harness.with_zookeeper(by_hand)
 
 
-def test_a_controller_does_without_what_it_cannot_read() -> None:
-    """One that is there goes on; the next one leaves those topics alone, and takes them up when they can be read."""
+def told_of(harness: ZooKeeperHarness) -> set[str]:
+    """Return the znodes that were reported as unreadable."""
+    return {event.path for _, event in harness.emitted if isinstance(event, ZnodeNotUnderstood)}
 
-    async def play(story: Story) -> None:
-        await story.ready()
+
+def test_controller_continues_without_unreadable_znodes() -> None:
+    """A running one continues; the next one ignores those topics, and loads them once they are readable."""
+
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
         for name in (TOPIC, OTHER, THIRD):
-            await story.topic(name)
-        await story.produce("before", 30)
-        said = await corrupt(story, *THERE, *ASKED)
+            await harness.topic(name)
+        await harness.produce("before", 30)
+        said = await corrupt(harness, *THERE, *ASKED)
         await asyncio.sleep(1)
-        first = story.cluster.leader
-        assert first is not None and set(ASKED) <= told_of(story)
-        story.kill(first)
-        await story.produce("meanwhile", 30)
+        first = harness.cluster.leader
+        assert first is not None and set(ASKED) <= told_of(harness)
+        harness.kill(first)
+        await harness.produce("meanwhile", 30)
         await asyncio.sleep(SESSION_S)
-        assert story.cluster.leader not in (None, first)
-        assert told_of(story) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, "who needs a block reads it then"
-        await put_right(story, said)
-        story.start(first)
+        assert harness.cluster.leader not in (None, first)
+        assert told_of(harness) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, "it is read when a block is needed"
+        await put_right(harness, said)
+        harness.start(first)
         await asyncio.sleep(SESSION_S)
-        await story.in_sync()
-        assert all(story.broker(first).image.topic(name) is not None for name in (TOPIC, OTHER, THIRD))
-        await story.produce("after", 30)
-        assert len(await story.read()) == 90
+        await harness.in_sync()
+        assert all(harness.broker(first).image.topic(name) is not None for name in (TOPIC, OTHER, THIRD))
+        await harness.produce("after", 30)
+        assert len(await harness.read()) == 90
 
-    Story().play(play)
+    ZooKeeperHarness().play(play)
 
 
-def test_without_a_readable_controller_epoch_or_broker_nobody_decides_until_it_is_put_right() -> None:
-    """Nobody knows whose epoch is the next one, or who is there; leaders go on leading."""
+def test_unreadable_controller_epoch_or_broker_blocks_decisions_until_repaired() -> None:
+    """The next epoch, or the set of live brokers, is unknown; leaders remain leaders."""
 
-    async def play(story: Story) -> None:
-        await story.ready()
-        await story.topic()
-        await story.producer_ids(6)  # every broker has a block: without a controller nobody gets another one
+    async def play(harness: ZooKeeperHarness) -> None:
+        await harness.ready()
+        await harness.topic()
+        await harness.producer_ids(6)  # every broker has a block: without a controller none gets another one
         for number, path in enumerate((CONTROLLER, CONTROLLER_EPOCH, broker_path(2))):
-            said = await corrupt(story, path)
-            await story.produce(f"without-{number}", 10)
-            former = story.cluster.leader
+            said = await corrupt(harness, path)
+            await harness.produce(f"without-{number}", 10)
+            former = harness.cluster.leader
             if path != CONTROLLER:
                 assert former is not None
-                story.kill(former)
+                harness.kill(former)
                 await asyncio.sleep(SESSION_S)
-                story.start(former)
+                harness.start(former)
             await asyncio.sleep(1)
-            assert path in told_of(story)
-            assert path == broker_path(2) or story.cluster.leader is None
-            await put_right(story, said)
+            assert path in told_of(harness)
+            assert path == broker_path(2) or harness.cluster.leader is None
+            await put_right(harness, said)
             await asyncio.sleep(SESSION_S)
-            await story.in_sync()
-            assert story.cluster.leader is not None
-        assert len(await story.read()) == 30
+            await harness.in_sync()
+            assert harness.cluster.leader is not None
+        assert len(await harness.read()) == 30
 
-    Story().play(play, limit_s=120)
+    ZooKeeperHarness().play(play, limit_s=120)
 
 
-def test_the_lines_say_where_and_why() -> None:
-    """A path and a reason, in one line each."""
+def test_log_lines_have_path_and_reason() -> None:
+    """One line each."""
 
-    async def play(story: Story) -> list[ZnodeNotUnderstood]:
-        await story.ready()
-        await corrupt(story, f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098")
+    async def play(harness: ZooKeeperHarness) -> list[ZnodeNotUnderstood]:
+        await harness.ready()
+        await corrupt(harness, f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098")
         await asyncio.sleep(1)
-        found = [event for _, event in story.noted if isinstance(event, ZnodeNotUnderstood)]
-        await story.with_zookeeper(lambda client: client.create(f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000100", build_log_directory_event(1)))
+        found = [event for _, event in harness.emitted if isinstance(event, ZnodeNotUnderstood)]
+        await harness.with_zookeeper(lambda client: client.create(f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000100", build_log_directory_event(1)))
         return found
 
-    (line,) = Story(brokers=1).play(play)
+    (line,) = ZooKeeperHarness(brokers=1).play(play)
     assert line.path == f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098"
     assert line.reason.startswith("no JSON") and "\n" not in line.reason

@@ -1,4 +1,4 @@
-"""What each fault of ZooKeeper does to its clients, what it leaves as it was, and that everything is as before once it is over."""
+"""The effects of each ZooKeeper fault on its clients, what it leaves unchanged, and that nothing remains afterwards."""
 
 from collections.abc import Iterator
 
@@ -25,13 +25,13 @@ AT_MS = 3000
 
 
 class Lab:
-    """A server, and clients on hosts of their own."""
+    """A server, and clients on their own hosts."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(3)
         self.host = self.simulation.add_host(SERVER)
         self.servers: list[ZookeeperServer] = []
-        self.told: list[tuple[float, EventType, str]] = []
+        self.watch_events: list[tuple[float, EventType, str]] = []
         make_known(self.simulation, lambda: (self.host, self.servers[-1]) if self.servers else None)
         self.simulation.on_restart = lambda host: self._serve(self.simulation.world_of(host))
         self.simulation.spawn(self.host, self._serve(self.simulation.world_of(self.host)))
@@ -41,19 +41,19 @@ class Lab:
         return self.simulation.now_ns / 1e9
 
     def client(self, name: str, timeout_ms: int = 8000) -> ZookeeperClient:
-        """Return a client whose session has begun."""
+        """Return a client with an established session."""
         host = self.simulation.add_host(name)
         client = ZookeeperClient(
             self.simulation.world_of(host),
             [(SERVER, PORT)],
             session_timeout_ms=timeout_ms,
-            on_event=lambda kind, path: self.told.append((self.now_s, kind, path)),
+            on_event=lambda kind, path: self.watch_events.append((self.now_s, kind, path)),
         )
         self.simulation.run_until(self.simulation.spawn(host, _begin(client)))
         return client
 
     def armed(self, kind: str, **params: Value) -> Strike:
-        """Arm a fault that strikes at a fixed time."""
+        """Arm a fault that fires at a fixed time."""
         return arm(Fault(kind=kind, trigger=AtTime(at_ms=AT_MS), params=dict(params)), self.simulation)
 
     def until_ms(self, at_ms: int) -> None:
@@ -78,37 +78,37 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-def test_the_table_has_every_kind_of_the_family() -> None:
+def test_table_has_every_kind_of_the_family() -> None:
     assert sorted(kind.name for kind in FAULTS.all() if kind.family == "zookeeper") == list(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_there_is_no_server_nothing_bites(kind: str) -> None:
+def test_without_a_server_nothing_takes_effect(kind: str) -> None:
     with Simulation(1) as simulation:
-        strike = arm(Fault(kind=kind, trigger=AtTime(at_ms=1)), simulation)
+        injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=1)), simulation)
         simulation.run_for(1)
-        strike.end()
-        assert strike.has_fired and not strike.has_bitten
+        injection.end()
+        assert injection.has_fired and not injection.has_bitten
 
 
-def test_the_session_of_the_controller_ends_though_it_is_there(lab: Lab) -> None:
-    """Its znode goes; whoever watches is told; the client hears of it and is of no use any more. The other one goes on."""
+def test_session_of_a_live_controller_expires(lab: Lab) -> None:
+    """Its znode is deleted; watchers are notified; the client is notified and unusable. The other client continues."""
     owner, other = lab.client("owner"), lab.client("other")
     run = lab.simulation.run_until
     run(owner.create(CONTROLLER, b"1", CreateMode.EPHEMERAL))
     run(other.create("/of-another", b"", CreateMode.EPHEMERAL))
     run(other.exists(CONTROLLER, watch=True))
-    strike = lab.armed("session-loss", whose="controller")
+    injection = lab.armed("session-loss", whose="controller")
     lab.until_ms(AT_MS + 2000)
-    assert strike.has_bitten
-    assert [(kind, path) for _, kind, path in lab.told] == [(EventType.NODE_DELETED, CONTROLLER)]
+    assert injection.has_bitten
+    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DELETED, CONTROLLER)]
     assert (owner.state, other.state) == (SessionState.EXPIRED, SessionState.CONNECTED)
     assert run(other.exists("/of-another")) is not None
 
 
-def test_a_slow_server_answers_late_and_in_order_and_is_fast_again(lab: Lab) -> None:
+def test_slow_server_answers_late_in_order_and_recovers(lab: Lab) -> None:
     client = lab.client("client")
-    strike = lab.armed("slow-zookeeper", delay_ms=700, duration_ms=2000)
+    injection = lab.armed("slow-zookeeper", delay_ms=700, duration_ms=2000)
     lab.until_ms(AT_MS + 10)
 
     async def three() -> list[str]:
@@ -117,65 +117,65 @@ def test_a_slow_server_answers_late_and_in_order_and_is_fast_again(lab: Lab) -> 
 
     began = lab.now_s
     assert lab.simulation.run_until(three()) == ["/a", "/b", "a", "b", "zookeeper"]
-    assert lab.now_s - began > 1.4 and strike.has_bitten
+    assert lab.now_s - began > 1.4 and injection.has_bitten
     lab.until_ms(AT_MS + 3000)
     began = lab.now_s
     lab.simulation.run_until(client.exists("/a"))
-    assert strike.is_over and lab.now_s - began < 0.2 and lab.servers[-1].front is lab.servers[-1]
+    assert injection.is_over and lab.now_s - began < 0.2 and lab.servers[-1].front is lab.servers[-1]
 
 
-def test_a_client_of_a_follower_that_is_behind_sees_what_was_so_and_its_own_changes(lab: Lab) -> None:
-    """The other one reads what is so; `sync` waits; a watch tells late, and what is read then is not older than it."""
+def test_client_of_a_lagging_follower_sees_old_state_and_its_own_changes(lab: Lab) -> None:
+    """The other client reads current state; `sync` waits; a watch fires late, and a later read is not older than it."""
     behind, run = lab.client("behind"), lab.simulation.run_until
     run(behind.create("/x", b"old"))
-    strike = lab.armed("stale-znodes", lag_ms=1500, permille=1000, duration_ms=6000)
+    injection = lab.armed("stale-znodes", lag_ms=1500, permille=1000, duration_ms=6000)
     lab.until_ms(AT_MS + 10)
     ahead = lab.client("ahead")
     run(behind.get("/x", watch=True))
-    assert not strike.has_bitten, "nothing has changed yet"
+    assert not injection.has_bitten, "nothing has changed yet"
     run(ahead.set("/x", b"new"))
     changed_at = lab.now_s
     assert run(ahead.get("/x"))[0] == b"new"
-    assert run(behind.get("/x"))[0] == b"old" and strike.has_bitten
+    assert run(behind.get("/x"))[0] == b"old" and injection.has_bitten
     own = run(behind.create("/own", b""))
     assert lab.now_s - changed_at > 1.4 and run(behind.exists(own)) is not None and run(behind.get("/x"))[0] == b"new"
-    assert [(kind, path) for _, kind, path in lab.told] == [(EventType.NODE_DATA_CHANGED, "/x")] and lab.told[0][0] - changed_at > 1.4
+    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")] and lab.watch_events[0][0] - changed_at > 1.4
     run(ahead.set("/x", b"newest"))
     assert run(behind.get("/x"))[0] == b"new"
     run(behind._ask(OpCode.SYNC, compiled(PathOnly, 0).encode(PathOnly(path="/x")), "/x"))
     assert run(behind.get("/x"))[0] == b"newest"
 
 
-def test_when_it_is_over_everybody_reads_the_same_again_and_watches_hold(lab: Lab) -> None:
+def test_after_the_fault_all_clients_read_the_same_and_watches_hold(lab: Lab) -> None:
     behind, run = lab.client("behind"), lab.simulation.run_until
     run(behind.create("/x", b"old"))
-    strike = lab.armed("stale-znodes", lag_ms=5000, permille=1000, duration_ms=0)
+    injection = lab.armed("stale-znodes", lag_ms=5000, permille=1000, duration_ms=0)
     lab.until_ms(AT_MS + 10)
     ahead = lab.client("ahead")
     run(ahead.set("/x", b"new"))
     run(behind.get("/x", watch=True))
     waiting = lab.simulation.spawn("behind", behind.create("/y", b""))
     lab.simulation.run_for(0.1)
-    assert not waiting.done(), "the follower has not made it yet"
-    strike.end()
+    assert not waiting.done(), "the follower has not applied it yet"
+    injection.end()
     lab.simulation.run_for(0.2)
     assert waiting.done() and run(behind.get("/x", watch=True))[0] == b"new"
     assert lab.servers[-1].front is lab.servers[-1]
-    lab.told.clear()
+    lab.watch_events.clear()
     run(ahead.set("/x", b"newest"))
     lab.simulation.run_for(0.1)
-    assert [(kind, path) for _, kind, path in lab.told] == [(EventType.NODE_DATA_CHANGED, "/x")]
+    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")]
 
 
-def test_a_server_that_dies_meanwhile_comes_back_without_the_fault(lab: Lab) -> None:
+def test_server_that_dies_meanwhile_restarts_without_the_fault(lab: Lab) -> None:
     client, run = lab.client("client"), lab.simulation.run_until
-    strike = lab.armed("stale-znodes", lag_ms=1000, permille=1000, duration_ms=0)
+    injection = lab.armed("stale-znodes", lag_ms=1000, permille=1000, duration_ms=0)
     lab.until_ms(AT_MS + 10)
     host: Host = lab.host
     lab.simulation.kill(host)
     lab.simulation.restart(host)
     lab.simulation.run_for(2)
-    strike.end()
+    injection.end()
     began = lab.now_s
     run(client.create("/x"))
     assert lab.now_s - began < 0.5 and lab.simulation.troubles == []

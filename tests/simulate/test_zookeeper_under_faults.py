@@ -1,6 +1,7 @@
-"""Clients take numbers from a znode by compare-and-set while their ZooKeeper loses its power, is killed and is cut off: none is taken twice.
+"""Clients take numbers from a znode by compare-and-set while their ZooKeeper loses power, is killed and partitioned:
+none is taken twice.
 
-So brokers take blocks of producer ids in ZooKeeper mode (KIP-98, ZkData.ProducerIdBlockZNode).
+Brokers allocate blocks of producer ids this way in ZooKeeper mode (KIP-98, ZkData.ProducerIdBlockZNode).
 """
 
 from contextlib import suppress
@@ -34,7 +35,7 @@ async def serve(world: World) -> None:
 
 
 class Taker:
-    """A client that takes numbers. What it was told it has goes to `taken`; what it may have, for its answer was lost, to `unknown`."""
+    """A client that takes numbers. Confirmed ones go to `taken`, those with a lost response to `unknown`."""
 
     def __init__(self, world: World) -> None:
         self.taken: list[int] = []
@@ -68,8 +69,8 @@ class Taker:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_number_is_taken_twice_and_none_is_lost(seed: int) -> None:
-    chance = Random(seed)
+def test_no_number_is_taken_twice_or_lost(seed: int) -> None:
+    rng = Random(seed)
     with Simulation(seed) as simulation:
         simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
         server = simulation.add_host(SERVER)
@@ -85,16 +86,16 @@ def test_no_number_is_taken_twice_and_none_is_lost(seed: int) -> None:
             takers.append(Taker(simulation.world_of(host)))
             tasks.append(simulation.spawn(host, takers[-1].take(EACH)))
         while not all(task.done() for task in tasks):
-            simulation.run_for(chance.uniform(0.005, 0.6))
-            match chance.randrange(3):
+            simulation.run_for(rng.uniform(0.005, 0.6))
+            match rng.randrange(3):
                 case 0:
-                    simulation.kill(server, power_loss=chance.random() < 0.7)
-                    simulation.run_for(chance.uniform(0, 3))
+                    simulation.kill(server, power_loss=rng.random() < 0.7)
+                    simulation.run_for(rng.uniform(0, 3))
                     simulation.restart(server)
                 case 1:
                     simulation.network.cut(SERVER)
                 case 2:
-                    simulation.network.cut(SERVER, f"taker-{chance.randrange(CLIENTS)}")
+                    simulation.network.cut(SERVER, f"taker-{rng.randrange(CLIENTS)}")
         last = simulation.run_until(read(maker))
         taken = sorted(number for taker in takers for number in taker.taken)
         assert len(set(taken)) == len(taken) >= CLIENTS * EACH
@@ -103,7 +104,7 @@ def test_no_number_is_taken_twice_and_none_is_lost(seed: int) -> None:
 
 
 def unnoticed(effect: object) -> None:
-    """Of a block of the network nobody keeps count."""
+    """The effects of a network partition are not counted here."""
 
 
 async def read(client: ZookeeperClient) -> bytes | None:
@@ -118,8 +119,8 @@ async def begin(client: ZookeeperClient) -> None:
     client.start()
 
 
-def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the_session() -> None:
-    told: list[tuple[EventType, str]] = []
+def test_watches_and_ephemerals_survive_a_reconnect_and_end_with_the_session() -> None:
+    notified: list[tuple[EventType, str]] = []
     states: list[SessionState] = []
     with Simulation(1) as simulation:
         simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
@@ -127,7 +128,7 @@ def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the
         simulation.spawn(server, serve(simulation.world_of(server)))
         watching, owning = simulation.add_host("watching"), simulation.add_host("owning")
         watcher = ZookeeperClient(
-            simulation.world_of(watching), [(SERVER, PORT)], session_timeout_ms=8000, on_event=lambda kind, path: told.append((kind, path))
+            simulation.world_of(watching), [(SERVER, PORT)], session_timeout_ms=8000, on_event=lambda kind, path: notified.append((kind, path))
         )
         owner = ZookeeperClient(simulation.world_of(owning), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS, on_state=states.append)
         simulation.spawn(watching, begin(watcher))
@@ -138,10 +139,10 @@ def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the
         simulation.run_for(0.3)
         simulation.restart(server)
         simulation.run_for(3)
-        assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED] and told == []
+        assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED] and notified == []
         simulation.network.block("owning", SERVER, unnoticed)
         simulation.run_for(2 * TIMEOUT_MS / 1000)
-        assert told == [(EventType.NODE_DELETED, "/controller")], "of the watch that was asked for before the power went"
+        assert notified == [(EventType.NODE_DELETED, "/controller")], "of the watch that was set before the power loss"
         simulation.network.unblock("owning", SERVER, unnoticed)
         simulation.run_for(10)
         assert states[-1] is SessionState.EXPIRED
@@ -150,7 +151,7 @@ def test_watches_and_ephemeral_znodes_outlive_a_lost_connection_and_end_with_the
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_answer_that_comes_in_pieces_opens_the_session(seed: int) -> None:
+def test_response_in_pieces_opens_the_session(seed: int) -> None:
     with Simulation(seed, network=NetworkSettings(torn_writes=1.0)) as simulation:
         server, host = simulation.add_host(SERVER), simulation.add_host("client")
         simulation.spawn(server, serve(simulation.world_of(server)))
@@ -160,10 +161,10 @@ def test_an_answer_that_comes_in_pieces_opens_the_session(seed: int) -> None:
         client = ZookeeperClient(simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS)
         simulation.spawn(host, begin(client))
         assert simulation.run_until(client_finds(client, "/"))
-        assert len(begun) == 1, "nobody took half an answer for a closed connection"
+        assert len(begun) == 1, "half a response is not treated as a closed connection"
 
 
-def test_what_a_killed_server_had_in_the_page_cache_only_is_made_durable_before_anybody_is_told_of_it() -> None:
+def test_killed_servers_page_cache_is_durable_before_clients_see_it() -> None:
     with Simulation(1, flush_ns=(50_000_000, 50_000_000)) as simulation:
         simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
         server, host = simulation.add_host(SERVER), simulation.add_host("client")
@@ -180,7 +181,7 @@ def test_what_a_killed_server_had_in_the_page_cache_only_is_made_durable_before_
         simulation.cut_power(server, Wreck(fate=Fate.LOST))
         simulation.restart(server)
         assert simulation.run_until(client_finds(client, "/after-it"))
-        assert simulation.run_until(client_finds(client, "/unflushed")), "a client was told of it"
+        assert simulation.run_until(client_finds(client, "/unflushed")), "a client has seen it"
 
 
 async def asked_in_vain(client: ZookeeperClient) -> None:

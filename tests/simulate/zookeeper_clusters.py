@@ -1,4 +1,4 @@
-"""A simulated cluster whose brokers keep their metadata in ZooKeeper, and the verbs of a story in it."""
+"""A simulated cluster with brokers in ZooKeeper mode, and the operations of its scenarios."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,11 +18,11 @@ T = TypeVar("T")
 TOPIC, PARTITIONS = "t", 3
 LIMIT_S = 600.0
 EMPTY = ("zookeeper.connect", "zookeeper.metadata.migration.enable", "process.roles")
-"""Settings that an empty text takes away."""
+"""Settings that an empty value removes."""
 
 
-class Story:
-    """One cluster, and a client on a host of its own."""
+class ZooKeeperHarness:
+    """One cluster, and a client on its own host."""
 
     def __init__(
         self,
@@ -40,30 +40,30 @@ class Story:
         self.cluster = SimulatedCluster(self.spec, self.simulation)
         self.host = self.simulation.add_host("client")
         self.bitten: list[str] = []
-        self.noted: list[tuple[str, Event]] = []
-        self.simulation.book.observe(lambda node, incarnation, n, t_ns, event: self.noted.append((node, event)))
+        self.emitted: list[tuple[str, Event]] = []
+        self.simulation.book.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event)))
         self.cluster.start()
 
-    def play(self, story: Callable[["Story"], Awaitable[T]], limit_s: float = LIMIT_S) -> T:
-        """Play a story to its end; no node may have died of a mistake of its own."""
-        told = self.simulation.run_until(self.simulation.spawn(self.simulation.harness, _told(story, self)), limit_s=limit_s)
+    def play(self, program: Callable[["ZooKeeperHarness"], Awaitable[T]], limit_s: float = LIMIT_S) -> T:
+        """Run a scenario to its end; no node may have failed by a bug."""
+        result = self.simulation.run_until(self.simulation.spawn(self.simulation.harness, _run_program(program, self)), limit_s=limit_s)
         assert self.cluster.failures == []
         assert [str(trouble) for trouble in self.simulation.troubles] == []
-        return told
+        return result
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
         return self.simulation.now_ns / 1e9
 
     def broker(self, name: str) -> Broker:
-        """Return a broker as it is now."""
+        """Return the current incarnation of a broker."""
         found = self.cluster.nodes[name]
         assert isinstance(found, Broker), name
         return found
 
     def mode(self, name: str) -> ZookeeperMode:
-        """Return its part that talks to ZooKeeper."""
+        """Return its ZooKeeper-mode part."""
         found = self.broker(name).zookeeper
         assert found is not None, name
         return found
@@ -73,15 +73,15 @@ class Story:
         await self.cluster.wait_until_ready()
 
     async def topic(self, name: str = TOPIC, partitions: int = PARTITIONS) -> None:
-        """Make a topic that is on all brokers."""
+        """Create a topic with replicas on all brokers."""
         await create_topic(self.cluster.addresses, name, partitions, self.spec.brokers)
 
     async def in_sync(self) -> None:
-        """Wait until all replicas are in sync, as every broker knows."""
+        """Wait until all replicas are in sync at every broker."""
         await wait_for_replicas(self.cluster.addresses, TOPIC, PARTITIONS)
 
     async def produce(self, name: str, count: int = 60) -> None:
-        """Send records with idempotence, and see them all acknowledged."""
+        """Send records idempotently, and check that all are acknowledged."""
 
         async def send() -> int:
             client = ProducerClient(self.simulation.world_of(self.host), bootstrap=self.cluster.addresses, client_id=name)
@@ -95,7 +95,7 @@ class Story:
         assert await self.simulation.spawn(self.host, send()) == 0, f"everything of {name} is acknowledged"
 
     async def read(self) -> list[str]:
-        """Return what is in the topic, sorted."""
+        """Return the contents of the topic, sorted."""
 
         async def read() -> list[str]:
             client = ReaderClient(self.simulation.world_of(self.host), bootstrap=self.cluster.addresses, client_id="reader")
@@ -106,7 +106,7 @@ class Story:
         return await self.simulation.spawn(self.host, read())
 
     async def producer_ids(self, count: int) -> list[int]:
-        """Return fresh producer ids, of one broker after the other."""
+        """Return new producer ids from the brokers in turn."""
 
         async def ask() -> list[int]:
             world = self.simulation.world_of(self.host)
@@ -118,7 +118,7 @@ class Story:
         return await self.simulation.spawn(self.host, ask())
 
     async def with_zookeeper(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
-        """Do something to znodes by hand."""
+        """Change znodes directly."""
 
         async def by_hand() -> T:
             node = self.spec.node("zookeeper-1", host_is_name=True)
@@ -140,7 +140,7 @@ class Story:
         self.simulation.restart(self.cluster.hosts[name])
 
     def part(self, one: str, other: str) -> Callable[[str], None]:
-        """Let nothing through between two nodes."""
+        """Partition two nodes."""
         network = self.simulation.network
         bite = self.bitten.append
         for source, target in ((one, other), (other, one)):
@@ -148,12 +148,12 @@ class Story:
         return bite
 
     def join(self, one: str, other: str, bite: Callable[[str], None]) -> None:
-        """Let everything through again."""
+        """Heal all partitions."""
         for source, target in ((one, other), (other, one)):
             self.simulation.network.unblock(source, target, bite)
 
     async def stop(self, name: str) -> None:
-        """Let a node end in good order."""
+        """Stop a node cleanly."""
         host = self.cluster.hosts[name]
         ending = self.cluster._ending_of(host)
         assert ending is not None, f"{name} is up"
@@ -161,7 +161,7 @@ class Story:
         self.simulation.kill(host)
 
     async def restart_with(self, name: str, settings: Mapping[str, str | None]) -> None:
-        """Start a node again with other settings, and wait until everybody is in sync; None stands for nothing said."""
+        """Restart a node with other settings, and wait until all replicas are in sync; None removes a setting."""
         await self.stop(name)
         host = self.cluster.hosts[name]
         host.told.update({key: "" if value is None else value for key, value in settings.items() if value is not None or key in EMPTY})
@@ -171,5 +171,5 @@ class Story:
         await self.in_sync()
 
 
-async def _told(story: Callable[[Story], Awaitable[T]], stage: Story) -> T:
-    return await story(stage)
+async def _run_program(program: Callable[[ZooKeeperHarness], Awaitable[T]], stage: ZooKeeperHarness) -> T:
+    return await program(stage)

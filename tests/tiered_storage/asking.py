@@ -1,4 +1,4 @@
-"""Asks a real broker, ours or Apache Kafka's, about one topic with one partition, over connections of their own."""
+"""Sends requests to a real broker, kraftsim's or Apache Kafka's, about one topic with one partition, each over its own connection."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ WAIT_SECONDS = 40.0
 
 @dataclass(frozen=True)
 class Asker:
-    """A broker's address, and the topic that is spoken of."""
+    """A broker's address, and the topic of the requests."""
 
     host: str
     port: int
     topic: str
 
     def ask(self, request: Message, version: int) -> Message:
-        """Return the answer to one request."""
+        """Return the response to one request."""
         return asyncio.run(self._ask(request, version))
 
     async def _ask(self, request: Message, version: int) -> Message:
@@ -46,7 +46,7 @@ class Asker:
         return ErrorCode(answer.topics[0].error_code)
 
     def produce(self, batch: bytes) -> tuple[ErrorCode, int]:
-        """Write a batch."""
+        """Produce a batch."""
         data = TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)])
         answer = self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 9)
         assert isinstance(answer, ProduceResponse)
@@ -54,7 +54,7 @@ class Asker:
         return ErrorCode(row.error_code), row.base_offset
 
     def fetch(self, offset: int, partition: int = 0, bytes_max: int = 1 << 20) -> bytes:
-        """Read from an offset on."""
+        """Fetch from an offset on."""
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=-1)
         request = FetchRequest(
             replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=bytes_max, topics=[FetchTopic(topic=self.topic, partitions=[asked])]
@@ -75,7 +75,7 @@ class Asker:
         return row.offset, row.leader_epoch
 
     def wait_for_local_start(self, offset: int) -> None:
-        """Wait until what lies before an offset is in the remote store only."""
+        """Wait until records before an offset are in the remote store only."""
         deadline = time.monotonic() + WAIT_SECONDS
         while self.list_offset(-4)[0] < offset:
             assert time.monotonic() < deadline, f"the local log begins at {self.list_offset(-4)}"

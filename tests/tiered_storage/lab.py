@@ -1,4 +1,4 @@
-"""A cluster with tiered storage in virtual time, and a client that says exactly what it is told to say."""
+"""A cluster with tiered storage in virtual time, and a client that sends exactly the given requests."""
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
@@ -78,7 +78,7 @@ class TieredLab:
         node_settings: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.simulation = Simulation(seed)
-        self.noted: list[tuple[str, Event]] = []
+        self.emitted: list[tuple[str, Event]] = []
         factor = {"rlmm.config.remote.log.metadata.topic.replication.factor": str(brokers)}
         spec = ClusterSpec(brokers=brokers, seed=seed, settings={**SETTINGS, **factor, **(settings or {})}, node_settings=node_settings or {})
         self._spec = spec
@@ -86,7 +86,7 @@ class TieredLab:
 
     def __enter__(self) -> "TieredLab":
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.noted.append((node, event)))
+        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event)))
         self.cluster = SimulatedCluster(self._spec, self.simulation)
         self.simulation.add_host("client")
         self.cluster.start()
@@ -102,20 +102,20 @@ class TieredLab:
         return self.simulation.stores[LOCATION]
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run something on the client's host."""
+        """Run a coroutine on the client's host."""
         found = self.simulation.run_until(self.simulation.spawn("client", work), limit_s=300)
         return found  # type: ignore[return-value]
 
     def wait(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time."""
         self.simulation.run_for(seconds)
 
     def of(self, kind: type[Event], node: str | None = None) -> list[Event]:
-        """Return the facts of a kind."""
-        return [event for name, event in self.noted if isinstance(event, kind) and node in (None, name)]
+        """Return the events of a kind."""
+        return [event for name, event in self.emitted if isinstance(event, kind) and node in (None, name)]
 
     def broker(self, node_id: int) -> Broker:
-        """Return a broker that runs."""
+        """Return a running broker."""
         node = self.cluster.nodes[f"broker-{node_id}"]
         assert isinstance(node, Broker)
         return node
@@ -127,7 +127,7 @@ class TieredLab:
         return found
 
     def ask(self, node_id: int, request: Message, version: int | None = None) -> Message:
-        """Ask a broker over a connection of its own."""
+        """Send a request to a broker over a new connection."""
         return self.run(_ask(f"broker-{node_id}", request, version))
 
     def create_topic(self, *, replicas: tuple[int, ...] = (1,), configs: Mapping[str, str] | None = None, topic: str = TOPIC) -> ErrorCode:
@@ -141,14 +141,14 @@ class TieredLab:
         return ErrorCode(answer.topics[0].error_code)
 
     def set_replicas(self, *replicas: int) -> None:
-        """Let the partition have these replicas from now on."""
+        """Reassign the partition to these replicas."""
         row = ReassignablePartition(partition_index=0, replicas=list(replicas))
         topic = ReassignableTopic(name=TOPIC, partitions=[row])
         answer = self.ask(replicas[0], AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic]))
         assert isinstance(answer, AlterPartitionReassignmentsResponse) and not answer.error_code and not answer.responses[0].partitions[0].error_code
 
     def restart_without_snapshots(self, node_id: int, *, before: int, settings: Mapping[str, str] | None = None) -> None:
-        """Stop a broker in good order, and start it where a release before 2.8 ran up to now, whose oldest snapshots are gone."""
+        """Stop a broker cleanly, and restart it as after an upgrade from before 2.8, with its oldest snapshots deleted."""
         host = self.cluster.hosts[f"broker-{node_id}"]
         stopping = self.simulation.stop(host)
         assert stopping is not None
@@ -164,7 +164,7 @@ class TieredLab:
         self.wait(4)
 
     def alter(self, node_id: int, **configs: str | None) -> ErrorCode:
-        """Change configurations of the topic; '_' stands for '.'."""
+        """Alter configs of the topic; '_' stands for '.'."""
         rows = [
             AlterableConfig(name=name.replace("_", "."), config_operation=0 if value is not None else 1, value=value)
             for name, value in configs.items()
@@ -185,7 +185,7 @@ class TieredLab:
         timestamp_ms: int | None = None,
         transactional: bool = False,
     ) -> tuple[ErrorCode, int]:
-        """Write one record, with the next sequence of its producer, and return the answer: an error and an offset."""
+        """Produce one record, with the next sequence of its producer, and return the response: an error and an offset."""
         taken = self.sequences.get(producer_id, 0) if sequence is None else sequence
         if producer_id >= 0 and sequence is None:
             self.sequences[producer_id] = taken + 1
@@ -205,7 +205,7 @@ class TieredLab:
         return ErrorCode(row.error_code), row.base_offset
 
     def fetch(self, node_id: int, offset: int, *, replica_id: int = -1, committed: bool = False, bytes_max: int = 1 << 20) -> PartitionData:
-        """Ask for records as a consumer, or as a follower."""
+        """Fetch records as a consumer, or as a follower."""
         asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=-1)
         request = FetchRequest(
             replica_id=replica_id,
@@ -220,7 +220,7 @@ class TieredLab:
         return answer.responses[0].partitions[0]
 
     def read_all(self, node_id: int, first_offset: int = 0, *, committed: bool = False) -> list[RecordBatch]:
-        """Read the log from an offset on to the high watermark, wherever it lies."""
+        """Read the log from an offset to the high watermark, local or remote."""
         found: list[RecordBatch] = []
         offset = first_offset
         while True:
@@ -233,7 +233,7 @@ class TieredLab:
             offset = batches[-1].next_offset if batches else offset
 
     def list_offset(self, node_id: int, timestamp: int, version: int = 9) -> ListOffsetsPartitionResponse:
-        """Ask where a log begins, or reaches a point in time."""
+        """Request the start offset of a log, or the offset of a timestamp."""
         asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
         answer = self.ask(node_id, ListOffsetsRequest(replica_id=-1, topics=[asked]), version)
         assert isinstance(answer, ListOffsetsResponse)

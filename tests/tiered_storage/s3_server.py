@@ -1,4 +1,4 @@
-"""A real server that speaks S3, on loopback: S3Proxy, which Maven brings."""
+"""A real S3 server on loopback: S3Proxy, from Maven."""
 
 import socket
 import subprocess
@@ -26,13 +26,13 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class S3ServerFailed(RuntimeError):
-    """S3Proxy is there and did not come up: a failure, and no reason to skip a test."""
+    """S3Proxy is available but did not start: a failure, not a reason to skip a test."""
 
 
 class S3Server:
-    """One bucket in a directory that goes with it. Use as a context manager.
+    """One bucket in a temporary directory. Use as a context manager.
 
-    Raises Missing where there is no Java or Maven, and S3ServerFailed where both are and the server does not come up.
+    Raises Missing without Java or Maven, and S3ServerFailed if both are available and the server does not start.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class S3Server:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a client of it is told, as it stands behind `rsm.config.`."""
+        """The settings of its clients, to be prefixed with `rsm.config.`."""
         return {
             "s3.endpoint.url": f"http://127.0.0.1:{self.port}",
             "s3.access.key.id": ACCESS_KEY,

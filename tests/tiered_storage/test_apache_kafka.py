@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9.1 does with its own LocalTieredStorage, and what ours does: the same answers, names of files and records."""
+"""Apache Kafka 3.9.1 with its LocalTieredStorage compared with kraftsim: the same responses, file names and records."""
 
 import subprocess
 from pathlib import Path
@@ -25,30 +25,30 @@ CONFIGS = {"remote.storage.enable": "true", "segment.bytes": "1000", "local.rete
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """A broker of Apache Kafka that has copied four segments of two records each to a directory."""
+    """An Apache Kafka broker that has copied four segments of two records each to a directory."""
     store = tmp_path_factory.mktemp("store")
     with ApacheKafka(settings=tiered_settings(store)) as kafka:
-        asker = Asker("127.0.0.1", kafka.port, TOPIC)
-        asker.create(CONFIGS)
+        requester = Asker("127.0.0.1", kafka.port, TOPIC)
+        requester.create(CONFIGS)
         for index in range(2 * SEGMENTS + 1):
             batch = build_batch([Record(0, 1000 + index, None, b"x" * 400, ())], producer_id=7, producer_epoch=0, base_sequence=index)
-            assert asker.produce(batch)[0] is ErrorCode.NONE
-        asker.wait_for_local_start(2 * SEGMENTS)
-        yield asker, store
+            assert requester.produce(batch)[0] is ErrorCode.NONE
+        requester.wait_for_local_start(2 * SEGMENTS)
+        yield requester, store
 
 
-def test_apache_kafka_answers_as_ours_does(apache: tuple[Asker, Path]) -> None:
-    """ListOffsets -2, -4, -5 and points in time; Fetch of what is remote only, by consumers and by followers."""
-    asker, _ = apache
-    assert [asker.list_offset(kind) for kind in (-2, -4, -5, -1)] == [(0, 0), (8, 0), (7, 0), (9, 0)]
-    assert [asker.list_offset(1000 + index)[0] for index in range(9)] == list(range(9))
-    assert [batch.base_offset for batch in split_batches(asker.fetch(0))] == [0, 1]
-    assert [batch.base_offset for batch in split_batches(asker.fetch(3))] == [3]
-    assert [batch.base_offset for batch in split_batches(asker.fetch(8))] == [8]
+def test_apache_kafka_gives_the_same_answers(apache: tuple[Asker, Path]) -> None:
+    """ListOffsets -2, -4, -5 and timestamps; Fetch of remote-only offsets, by consumers and by followers."""
+    requester, _ = apache
+    assert [requester.list_offset(kind) for kind in (-2, -4, -5, -1)] == [(0, 0), (8, 0), (7, 0), (9, 0)]
+    assert [requester.list_offset(1000 + index)[0] for index in range(9)] == list(range(9))
+    assert [batch.base_offset for batch in split_batches(requester.fetch(0))] == [0, 1]
+    assert [batch.base_offset for batch in split_batches(requester.fetch(3))] == [3]
+    assert [batch.base_offset for batch in split_batches(requester.fetch(8))] == [8]
 
 
-def test_the_files_in_the_store_have_our_names_and_contents(apache: tuple[Asker, Path]) -> None:
-    """kafka-tiered-storage/TOPIC-PARTITION-ID/OFFSET-ID.SUFFIX; the snapshot behind a segment, the epochs before its end."""
+def test_files_in_the_store_have_the_same_names_and_contents(apache: tuple[Asker, Path]) -> None:
+    """kafka-tiered-storage/TOPIC-PARTITION-ID/OFFSET-ID.SUFFIX; the producer snapshot at the segment's end, the epochs before its end."""
     _, store = apache
     names = sorted(path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file())
     suffixes = {".index", ".leader_epoch_checkpoint", ".log", ".snapshot", ".timeindex"}
@@ -61,22 +61,22 @@ def test_the_files_in_the_store_have_our_names_and_contents(apache: tuple[Asker,
     assert parse_leader_epoch_checkpoint(epochs.read_bytes()) == [EpochStart(0, 0)]
 
 
-def test_the_records_of_its_metadata_topic_say_what_ours_do(apache: tuple[Asker, Path]) -> None:
-    """A started and a finished copy per segment, in the partition that our hash names."""
-    asker, _ = apache
-    told = []
+def test_records_of_the_metadata_topic_are_equivalent(apache: tuple[Asker, Path]) -> None:
+    """A started and a finished copy per segment, in the partition of the same hash."""
+    requester, _ = apache
+    records = []
     for number in range(2):
-        reader = Asker(asker.host, asker.port, METADATA_TOPIC)
+        reader = Asker(requester.host, requester.port, METADATA_TOPIC)
         for batch in split_batches(reader.fetch(0, number)):
-            told += [(number, parse_metadata(record.value or b""), record.value) for record in batch.records()]
-    started = [(number, each, value) for number, each, value in told if isinstance(each, RemoteSegment)]
-    updates = [each for _, each, _ in told if isinstance(each, SegmentUpdate)]
+            records += [(number, parse_metadata(record.value or b""), record.value) for record in batch.records()]
+    started = [(number, each, value) for number, each, value in records if isinstance(each, RemoteSegment)]
+    updates = [each for _, each, _ in records if isinstance(each, SegmentUpdate)]
     assert [(each.start_offset, each.end_offset, each.leader_epochs) for _, each, _ in started] == [
         (2 * index, 2 * index + 1, (EpochStart(0, 2 * index),)) for index in range(SEGMENTS)
     ]
     assert {each.state for each in updates} == {SegmentState.COPY_SEGMENT_FINISHED} and len(updates) == SEGMENTS
     assert all(metadata_partition(each.owner, 2) == number for number, each, _ in started)
-    assert all(segment_record(each) == value for _, each, value in started), "written by ours, they are the same bytes"
+    assert all(segment_record(each) == value for _, each, value in started), "written by kraftsim they are the same bytes"
 
 
 ORACLE = """
@@ -91,8 +91,8 @@ public class Oracle {
 """
 
 
-def test_its_own_serde_reads_what_ours_writes(tmp_path: Path) -> None:
-    """RemoteLogMetadataSerde of the jar, given our bytes."""
+def test_apache_kafkas_serde_reads_our_records(tmp_path: Path) -> None:
+    """RemoteLogMetadataSerde of the jar, with kraftsim's bytes."""
     owner = TopicIdPartition(b"0123456789abcdef", 3, "some.topic")
     segment = RemoteSegment(
         segment_id=b"fedcba9876543210",

@@ -1,6 +1,8 @@
-"""A leader that is in the middle of a copy leads no more: who leads then copies anew, and every record is read, wherever it lies.
+"""A leader loses leadership during a copy: the next leader repeats the copy, and every record is readable, local or
+remote.
 
-Source: KIP-405 (leader fencing, dangling segments), RemoteLogManager.RLMCopyTask; asked of nobody: Kafka has no such moment to stop at.
+Source: KIP-405 (leader fencing, dangling segments), RemoteLogManager.RLMCopyTask; not compared with Kafka, which cannot
+be stopped at this point.
 """
 
 import pytest
@@ -17,7 +19,7 @@ PAUSE_SECONDS = 3.5
 
 
 def in_mid_copy(lab: TieredLab) -> None:
-    """Write four closed segments that both brokers have, and stop in the middle of the copy of the second one."""
+    """Write four closed segments that both brokers have, and stop during the copy of the second one."""
     lab.create_topic(replicas=(1, 2))
     slow = lab.store.ail(Ailment(bite=lambda: None, delay_seconds=SLOW_SECONDS))
     for index in range(RECORDS):
@@ -27,17 +29,17 @@ def in_mid_copy(lab: TieredLab) -> None:
         if (len(started), len(finished)) == (2, 1):
             break
         lab.wait(0.1)
-    assert (len(started), len(finished)) == (2, 1), "the second copy is under way"
+    assert (len(started), len(finished)) == (2, 1), "the second copy is in progress"
     slow()
 
 
 def copied_by(lab: TieredLab, node: str) -> list[int]:
-    """Return the first offsets of the segments that a broker says it has copied."""
+    """Return the base offsets of the segments that a broker reports as copied."""
     return [event.first_offset for event in lab.of(RemoteCopyFinished, node) if isinstance(event, RemoteCopyFinished)]
 
 
 def all_is_well(lab: TieredLab, leader: int) -> None:
-    """Whoever leads has four segments in the store, one record here, and gives every record to readers."""
+    """The leader has four segments in the store, one local record, and returns every record to consumers."""
     replica = lab.hosted(leader).replica
     assert (replica.is_leader, replica.copied_offset, replica.local_start_offset) == (True, RECORDS - 2, RECORDS - 1)
     assert [batch.base_offset for batch in lab.read_all(leader)] == list(range(RECORDS))
@@ -46,17 +48,17 @@ def all_is_well(lab: TieredLab, leader: int) -> None:
     assert sorted({each.start_offset for each in catalogue.segments}) == [0, 2, 4, 6]
 
 
-def test_the_copy_of_a_leader_that_dies_is_made_anew_by_the_next_one() -> None:
-    """What the dead one announced stays announced; its objects are nobody's, and no reader sees them."""
+def test_copy_of_a_dead_leader_is_repeated_by_the_next_one() -> None:
+    """The copy that the dead leader started stays in state started; its objects are orphaned, and no reader sees them."""
     with TieredLab() as lab:
         in_mid_copy(lab)
         lab.simulation.kill("broker-1")
         lab.wait(10)
-        assert copied_by(lab, "broker-1") == [0] and copied_by(lab, "broker-2") == [2, 4, 6], "what was finished is not copied twice"
+        assert copied_by(lab, "broker-1") == [0] and copied_by(lab, "broker-2") == [2, 4, 6], "finished copies are not repeated"
         all_is_well(lab, 2)
         lab.simulation.restart("broker-1")
         lab.wait(8)
-        assert copied_by(lab, "broker-1") == [0], "as a follower it copies nothing"
+        assert copied_by(lab, "broker-1") == [0], "a follower copies nothing"
         lab.simulation.kill("broker-2")
         lab.wait(6)
         all_is_well(lab, 1)
@@ -64,8 +66,8 @@ def test_the_copy_of_a_leader_that_dies_is_made_anew_by_the_next_one() -> None:
         assert [first for first, _ in begun] == [0, 2, 2, 4, 6] and len({segment_id for _, segment_id in begun}) == len(begun)
 
 
-def test_a_leader_that_slept_in_mid_copy_ends_its_copy_and_no_record_is_read_twice() -> None:
-    """It wakes up, finishes what it has begun, and learns that somebody else leads: two copies of one segment are in the store, one is read."""
+def test_leader_paused_during_a_copy_completes_it_and_no_record_is_read_twice() -> None:
+    """It resumes, completes the copy, and learns of the new leader: two copies of one segment are in the store, one is read."""
     with TieredLab() as lab:
         in_mid_copy(lab)
         lab.simulation.pause("broker-1")
@@ -78,8 +80,9 @@ def test_a_leader_that_slept_in_mid_copy_ends_its_copy_and_no_record_is_read_twi
         assert not lab.hosted(1).replica.is_leader and lab.hosted(1).replica.log_end_offset == RECORDS
 
 
-def test_an_unclean_leader_deletes_the_segments_of_epochs_that_its_log_has_forgotten() -> None:
-    """It was elected with an empty log: no record of its own leads back to what was copied before, and retention would pass that over for ever.
+def test_unclean_leader_deletes_segments_of_epochs_missing_from_its_log() -> None:
+    """It was elected with an empty log: its epochs do not lead back to earlier copies, and retention would skip them
+    for ever.
 
     Source: KIP-405, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
     """
@@ -114,11 +117,12 @@ def test_an_unclean_leader_deletes_the_segments_of_epochs_that_its_log_has_forgo
 
 
 @pytest.mark.parametrize("is_tiered", [True, False], ids=["tiered", "deleted"])
-@pytest.mark.parametrize(("ends", "goes_on"), [("kill", "restart"), ("pause", "resume")])
-def test_a_follower_whose_log_begins_behind_where_the_logs_part_begins_anew(ends: str, goes_on: str, is_tiered: bool) -> None:
-    """An unclean leader's log is another one from offset 0 on: a follower that has only later offsets must drop them, and copy everything.
+@pytest.mark.parametrize(("ends", "continues"), [("kill", "restart"), ("pause", "resume")])
+def test_follower_whose_log_starts_behind_the_divergence_restarts_its_log(ends: str, continues: str, is_tiered: bool) -> None:
+    """An unclean leader's log differs from offset 0 on: a follower that has only later offsets must drop them, and
+    replicate everything.
 
-    Source: UnifiedLog.truncateTo, which begins the log anew at an offset before its first segment.
+    Source: UnifiedLog.truncateTo, which restarts the log at an offset before its first segment.
     """
     kept = {} if is_tiered else {"remote.storage.enable": "false", "retention.bytes": "1"}
     with TieredLab(brokers=3) as lab:
@@ -128,7 +132,7 @@ def test_a_follower_whose_log_begins_behind_where_the_logs_part_begins_anew(ends
         for _ in range(RECORDS):
             lab.produce(1)
         lab.wait(4)
-        assert lab.hosted(1).replica.local_start_offset == RECORDS - 1, "whole segments went, into the store or for ever"
+        assert lab.hosted(1).replica.local_start_offset == RECORDS - 1, "whole segments were deleted, locally or entirely"
         getattr(lab.simulation, ends)("broker-1")
         lab.wait(4)
         lab.simulation.restart("broker-2")
@@ -139,7 +143,7 @@ def test_a_follower_whose_log_begins_behind_where_the_logs_part_begins_anew(ends
         for _ in range(RECORDS):
             lab.produce(2)
         lab.wait(4)
-        getattr(lab.simulation, goes_on)("broker-1")
+        getattr(lab.simulation, continues)("broker-1")
         lab.wait(8)
         lab.simulation.kill("broker-1")
         lab.wait(4)

@@ -1,4 +1,4 @@
-"""What the records of `__remote_log_metadata` say, where they are written, and which segments they let be found."""
+"""The records of `__remote_log_metadata`, their partition, and which segments they make visible."""
 
 import base64
 
@@ -18,7 +18,7 @@ FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 
 
 def segment(name: str, start: int, end: int, epochs: dict[int, int] | None = None, **changes: object) -> RemoteSegment:
-    """Return a segment whose id is a letter; by default all of it is of epoch 0."""
+    """Return a segment with a letter as its id; by default all of it is of epoch 0."""
     values: dict[str, object] = {
         "segment_id": name.encode() * 16,
         "owner": OWNER,
@@ -40,7 +40,7 @@ def update(name: str, state: SegmentState) -> SegmentUpdate:
 
 
 def catalogue(*segments: RemoteSegment) -> SegmentCatalogue:
-    """Return what is known when these segments are whole."""
+    """Return the catalogue with these segments finished."""
     found = SegmentCatalogue()
     for each in segments:
         assert found.apply_started(each)
@@ -58,21 +58,21 @@ def catalogue(*segments: RemoteSegment) -> SegmentCatalogue:
         ("oAtiIQ95REujbuzNd_lkLQ", 7, 4),
     ],
 )
-def test_a_partition_is_told_of_where_apache_kafka_looks_for_it(topic_id: str, partition: int, number: int) -> None:
-    """Asked of RemoteLogMetadataTopicPartitioner of Apache Kafka 3.9.1, for 50 partitions."""
+def test_metadata_partition_is_the_one_of_apache_kafka(topic_id: str, partition: int, number: int) -> None:
+    """Verified with RemoteLogMetadataTopicPartitioner of Apache Kafka 3.9.1, for 50 partitions."""
     owner = TopicIdPartition(base64.urlsafe_b64decode(topic_id + "=="), partition, "t")
     assert metadata_partition(owner, 50) == number
 
 
-def test_records_say_what_they_were_made_of() -> None:
-    """Both kinds, there and back."""
-    told = segment("a", 3, 9, {0: 3, 2: 5}, custom_metadata=b"where", is_transaction_index_empty=True)
-    assert parse_metadata(segment_record(told)) == told
+def test_records_round_trip() -> None:
+    """Both kinds."""
+    original = segment("a", 3, 9, {0: 3, 2: 5}, custom_metadata=b"where", is_transaction_index_empty=True)
+    assert parse_metadata(segment_record(original)) == original
     assert parse_metadata(update_record(update("a", FINISHED))) == update("a", FINISHED)
 
 
-def test_a_segment_is_found_when_it_is_whole_and_until_it_goes() -> None:
-    """RemoteLogMetadataCache: neither what is being copied nor what is being deleted can be read."""
+def test_segment_is_found_from_copy_finished_until_deletion_starts() -> None:
+    """RemoteLogMetadataCache: segments being copied or being deleted cannot be read."""
     known = SegmentCatalogue()
     known.apply_started(segment("a", 0, 9))
     assert known.holding(0, 5) is None and known.highest_offset(0) is None
@@ -89,8 +89,8 @@ def test_a_segment_is_found_when_it_is_whole_and_until_it_goes() -> None:
     ("former", "latter"),
     [(FINISHED, FINISHED), (SegmentState.DELETE_SEGMENT_STARTED, FINISHED), (FINISHED, SegmentState.DELETE_SEGMENT_FINISHED)],
 )
-def test_a_state_that_cannot_follow_is_left_out(former: SegmentState, latter: SegmentState) -> None:
-    """RemoteLogSegmentState.isValidTransition; the same state again is no news."""
+def test_invalid_state_transition_is_ignored(former: SegmentState, latter: SegmentState) -> None:
+    """RemoteLogSegmentState.isValidTransition; the same state again changes nothing."""
     known = SegmentCatalogue()
     known.apply_started(segment("a", 0, 9))
     known.apply_update(update("a", former))
@@ -98,15 +98,15 @@ def test_a_state_that_cannot_follow_is_left_out(former: SegmentState, latter: Se
     assert known.segments[0].state is former
 
 
-def test_a_longer_copy_takes_the_place_of_those_that_it_covers() -> None:
-    """A leader that did not know of the copies of its predecessor copies the same offsets again (RemoteLogLeaderEpochState)."""
+def test_longer_copy_replaces_those_that_it_covers() -> None:
+    """A leader that did not know of its predecessor's copies copies the same offsets again (RemoteLogLeaderEpochState)."""
     known = catalogue(segment("a", 0, 9), segment("b", 10, 19), segment("c", 0, 25))
     assert [known.holding(0, offset) for offset in (3, 12, 25)] == [known.find(b"c" * 16)] * 3
     assert catalogue(segment("c", 0, 25), segment("a", 0, 9)).holding(0, 3) == catalogue(segment("c", 0, 25)).find(b"c" * 16)
 
 
-def test_records_that_were_cut_off_are_not_found_in_the_epoch_of_those_that_took_their_place() -> None:
-    """An offset is looked for together with the epoch that the log says it was written in (KIP-405)."""
+def test_truncated_records_are_not_found_in_the_epoch_of_their_replacement() -> None:
+    """An offset is looked up together with the epoch that the log has for it (KIP-405)."""
     known = catalogue(segment("a", 0, 14), segment("b", 10, 19, {1: 10}))
     assert known.holding(0, 12) == known.find(b"a" * 16) and known.holding(1, 12) == known.find(b"b" * 16)
     assert highest_copied_offset(known, (EpochStart(0, 0), EpochStart(1, 10)), 30) == 19
@@ -125,12 +125,12 @@ def test_records_that_were_cut_off_are_not_found_in_the_epoch_of_those_that_took
         ({0: 5, 1: 7}, {1: 8}, True),
     ],
 )
-def test_a_segment_is_of_a_log_if_its_epochs_are(epochs: dict[int, int], log_epochs: dict[int, int], expected: bool) -> None:
+def test_segment_belongs_to_a_log_if_its_epochs_do(epochs: dict[int, int], log_epochs: dict[int, int], expected: bool) -> None:
     """RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, for a segment of the offsets 5 to 9."""
     assert is_within(segment("a", 5, 9, epochs), 20, [EpochStart(*each) for each in log_epochs.items()]) is expected
 
 
-def test_epochs_of_a_segment_begin_where_it_does() -> None:
+def test_epochs_of_a_segment_begin_at_its_start() -> None:
     """The first one began before it."""
     epochs = [EpochStart(0, 0), EpochStart(2, 4), EpochStart(3, 9)]
     assert epochs_within(epochs, 2, 9) == (EpochStart(0, 2), EpochStart(2, 4))
@@ -150,8 +150,8 @@ def test_epochs_of_a_segment_begin_where_it_does() -> None:
         (RetentionRules(retention_ms=-1, retention_bytes=50), 0, "abc", 30),
     ],
 )
-def test_the_oldest_segments_go_first(rules: RetentionRules, log_start_offset: int, gone: str, begins_at: int) -> None:
-    """Three segments of 100 bytes each, of times 9, 19 and 29; 50 bytes are here only; it is 25 (RLMExpirationTask)."""
+def test_oldest_segments_expire_first(rules: RetentionRules, log_start_offset: int, gone: str, begins_at: int) -> None:
+    """Three segments of 100 bytes each, with timestamps 9, 19 and 29; 50 bytes are local only; the time is 25 (RLMExpirationTask)."""
     known = catalogue(segment("a", 0, 9), segment("b", 10, 19), segment("c", 20, 29))
     expiry = expired_remotely(
         known.segments, rules, epochs=[EpochStart(0, 0)], now_ms=25, log_start_offset=log_start_offset, log_end_offset=40, local_only_bytes=50
@@ -160,8 +160,8 @@ def test_the_oldest_segments_go_first(rules: RetentionRules, log_start_offset: i
     assert expiry.log_start_offset == begins_at
 
 
-def test_what_a_dead_leader_left_goes_with_its_offsets() -> None:
-    """A copy that was announced and never finished is deleted once the log begins behind it."""
+def test_unfinished_copy_of_a_dead_leader_is_deleted_with_its_offsets() -> None:
+    """It is deleted once the log start offset is beyond it."""
     known = catalogue(segment("a", 0, 9))
     known.apply_started(segment("x", 0, 9))
     expiry = expired_remotely(
@@ -186,8 +186,9 @@ def test_what_a_dead_leader_left_goes_with_its_offsets() -> None:
         ({4: 40}, "abc"),
     ],
 )
-def test_segments_of_epochs_that_the_log_has_forgotten_go(epochs: dict[int, int], gone: str) -> None:
-    """An unclean leader's log may begin in a later epoch: what was copied before belongs to no log any more, and nothing else would delete it.
+def test_segments_of_epochs_missing_from_the_log_are_deleted(epochs: dict[int, int], gone: str) -> None:
+    """An unclean leader's log may begin in a later epoch: earlier copies belong to no log any more, and nothing else
+    would delete them.
 
     Source: KIP-405, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
     """
@@ -233,7 +234,7 @@ TIERED = {"remote.storage.enable": "true"}
         ({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, TIERED, None),
     ],
 )
-def test_topics_are_told_what_does_not_go_with_tiering(values: dict[str, str], present: dict[str, str], begins: str | None) -> None:
-    """LogConfig.validateTopicLogConfigValues of Apache Kafka 3.9.1, in its words."""
+def test_topic_configs_incompatible_with_tiering_are_rejected(values: dict[str, str], present: dict[str, str], begins: str | None) -> None:
+    """LogConfig.validateTopicLogConfigValues of Apache Kafka 3.9.1, with its messages."""
     complaint = KAFKA_3_9.complaint_about_topic(values, BROKER, present)
     assert complaint == begins if begins is None else complaint is not None and complaint.startswith(begins)

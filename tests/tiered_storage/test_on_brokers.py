@@ -18,8 +18,8 @@ def offsets(batches: list[RecordBatch]) -> list[int]:
     return [batch.base_offset for batch in batches]
 
 
-def test_closed_segments_go_to_the_store_and_are_read_from_there() -> None:
-    """Local segments go once they are copied; readers see the whole log, followers are told to begin behind what is not here."""
+def test_closed_segments_are_copied_and_read_from_the_store() -> None:
+    """Local segments are deleted once copied; consumers see the whole log, followers are redirected behind the remote-only offsets."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for index in range(9):
@@ -31,13 +31,13 @@ def test_closed_segments_go_to_the_store_and_are_read_from_there() -> None:
         assert offsets(lab.read_all(1)) == list(range(9))
         assert [lab.list_offset(1, kind).offset for kind in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP)] == [0, 8, 7]
         row = lab.fetch(1, 0, replica_id=1)
-        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is no follower"
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is not a follower"
         written_ms = [batch.max_timestamp for batch in lab.read_all(1)]
         assert [lab.list_offset(1, each).offset for each in written_ms] == list(range(9))
 
 
-def test_retention_of_the_whole_log_deletes_remote_segments() -> None:
-    """The log begins later, and what lies before is deleted from the store."""
+def test_total_retention_deletes_remote_segments() -> None:
+    """The log start offset advances, and earlier segments are deleted from the store."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic(configs={"local.retention.bytes": "0", "retention.bytes": "2000"})
         for _ in range(12):
@@ -51,8 +51,8 @@ def test_retention_of_the_whole_log_deletes_remote_segments() -> None:
         assert lab.fetch(1, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_deleted_records_and_deleted_topics_leave_nothing_in_the_store() -> None:
-    """DeleteRecords lets whole remote segments go, DeleteTopics all of them."""
+def test_deleted_records_and_topics_leave_nothing_in_the_store() -> None:
+    """DeleteRecords removes whole remote segments, DeleteTopics all of them."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for _ in range(9):
@@ -68,8 +68,8 @@ def test_deleted_records_and_deleted_topics_leave_nothing_in_the_store() -> None
         assert lab.store.contents == {}
 
 
-def test_a_follower_begins_behind_what_is_remote_only(figures) -> None:
-    """It takes the leader epochs and the producers from the store, and can lead afterwards."""
+def test_follower_begins_behind_remote_only_offsets(figures) -> None:
+    """It loads the leader epochs and the producer snapshot from the store, and can become leader afterwards."""
     with TieredLab() as lab:
         lab.create_topic()
         for index in range(9):
@@ -86,14 +86,14 @@ def test_a_follower_begins_behind_what_is_remote_only(figures) -> None:
         assert {each.producer_id: each.last_sequence for each in follower.replica.producer_state.entries.values()} == known
         lab.simulation.kill("broker-1")
         lab.wait(5)
-        assert lab.produce(2, producer_id=0, sequence=2) == (ErrorCode.NONE, 6), "its copy of producer 0's last batch is known"
+        assert lab.produce(2, producer_id=0, sequence=2) == (ErrorCode.NONE, 6), "producer 0's last batch is recognised as a duplicate"
         assert offsets(lab.read_all(2)) == list(range(9))
         assert lab.list_offset(2, LATEST_TIMESTAMP).offset == 9
     figures(producers_on_both=len(known))
 
 
-def test_readers_of_committed_data_are_told_what_was_aborted_remotely() -> None:
-    """The transaction index goes with its segment; what is not decided is not copied."""
+def test_remotely_aborted_transactions_are_listed() -> None:
+    """The transaction index is copied with its segment; records above the last stable offset are not copied."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         lab.produce(1, producer_id=7, transactional=True)
@@ -113,8 +113,8 @@ def test_readers_of_committed_data_are_told_what_was_aborted_remotely() -> None:
         assert (lab.fetch(1, 6, committed=True).aborted_transactions or []) == []
 
 
-def test_a_copy_that_fails_half_way_is_taken_back_and_tried_again() -> None:
-    """The announcement is followed by a deletion; no object of the attempt stays (since 3.9, KAFKA-17062)."""
+def test_failed_copy_is_deleted_and_retried() -> None:
+    """The started event is followed by a deletion; no object of the attempt remains (since 3.9, KAFKA-17062)."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         lab.wait(2)
@@ -129,8 +129,8 @@ def test_a_copy_that_fails_half_way_is_taken_back_and_tried_again() -> None:
         assert len([key for key in lab.store.contents if key.endswith(".log")]) == 1
 
 
-def test_a_slow_store_does_not_hold_readers_for_longer_than_they_wait() -> None:
-    """remote.fetch.max.wait.ms; the answer is empty, and the next one may be better (KIP-1018)."""
+def test_slow_store_does_not_delay_fetches_beyond_their_wait() -> None:
+    """remote.fetch.max.wait.ms; the response is empty, and the next one may have records (KIP-1018)."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for _ in range(9):
@@ -144,8 +144,8 @@ def test_a_slow_store_does_not_hold_readers_for_longer_than_they_wait() -> None:
         assert lab.fetch(1, 0).records
 
 
-def test_a_topic_that_is_not_tiered_any_more_begins_where_it_begins_here() -> None:
-    """remote.storage.enable=false takes remote.log.delete.on.disable=true (KIP-950)."""
+def test_topic_with_disabled_tiering_begins_at_its_local_start() -> None:
+    """remote.storage.enable=false requires remote.log.delete.on.disable=true (KIP-950)."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for _ in range(9):
@@ -157,8 +157,8 @@ def test_a_topic_that_is_not_tiered_any_more_begins_where_it_begins_here() -> No
         assert lab.store.contents == {} and lab.hosted(1).replica.log_start_offset == 8
 
 
-def test_a_restarted_broker_knows_where_the_whole_log_begins() -> None:
-    """log-start-offset-checkpoint names the start of the whole log; the local log begins at its first file."""
+def test_restarted_broker_knows_the_log_start_offset() -> None:
+    """log-start-offset-checkpoint has the start of the whole log; the local log begins at its first file."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for index in range(9):

@@ -1,7 +1,9 @@
-"""The proposal of empty producer snapshots, statement by statement, on brokers: the boundary after an upgrade, and what each remedy does there.
+"""The proposal of empty producer snapshots, statement by statement, on brokers: the boundary after an upgrade, and the
+effect of each remedy.
 
-Producers 0 to 3 write two records each, one after the other, so that each closed segment is of one of them; the snapshots behind the first two are
-missing, as a broker before 2.8 leaves it.   Source: KAFKA-15195, KAFKA-16209, KIP-405.
+Producers 0 to 3 write two records each, one after the other, so that each closed segment belongs to one of them; the
+snapshots behind the first two are missing, as after an upgrade from before 2.8.   Source: KAFKA-15195, KAFKA-16209,
+KIP-405.
 """
 
 from dataclasses import dataclass
@@ -21,12 +23,12 @@ HOUR_MS = 3_600_000
 UNTIERED = {"remote.storage.enable": "false", "local.retention.bytes": "2000"}
 
 
-def lab_with(remedy: str, **settings: str) -> TieredLab:
+def harness_with(remedy: str, **settings: str) -> TieredLab:
     return TieredLab(settings={"kraftsim.tiering.remedy": remedy, **{name.replace("_", "."): value for name, value in settings.items()}})
 
 
 def come_to_the_boundary(lab: TieredLab, *, ages_ms: tuple[int, ...] = (0, 0, 0, 0), **configs: str) -> None:
-    """Write, upgrade, and switch tiering on as the very first act."""
+    """Write, upgrade, and enable tiering immediately."""
     lab.create_topic(configs={**UNTIERED, **{name.replace("_", "."): value for name, value in configs.items()}})
     now_ms = lab.broker(1).world.clock.wall_ms()
     for index in range(8):
@@ -42,7 +44,7 @@ def known(lab: TieredLab, node_id: int) -> tuple[int, ...]:
 
 
 def follow(lab: TieredLab) -> None:
-    """Let broker 2 follow, which has nothing of its own."""
+    """Add broker 2 as a follower with an empty log."""
     lab.set_replicas(1, 2)
     lab.wait(8)
 
@@ -52,7 +54,7 @@ def rebuilt(lab: TieredLab) -> list[RebuiltFromRemote]:
 
 
 def repeats(lab: TieredLab, node_id: int = 2) -> tuple[ErrorCode, int]:
-    """Let producer 0 repeat its last record, which is at offset 1."""
+    """Let producer 0 retry its last record, which is at offset 1."""
     return lab.produce(node_id, producer_id=0, sequence=1)
 
 
@@ -60,9 +62,11 @@ def copied_files(lab: TieredLab, ending: str) -> list[str]:
     return sorted(key for key in lab.store.contents if key.endswith(ending))
 
 
-def test_a_leader_and_a_follower_step_by_step(figures):
-    """TS-20 to TS-25: whom the leader knows, what its four snapshots name, whom the follower knows, and where the repeated record goes."""
-    with lab_with("empty-at-archive") as lab:
+def test_leader_and_follower_step_by_step(figures):
+    """TS-20 to TS-25: the producers that the leader knows, those in its four snapshots, those that the follower
+    knows, and the result of the retried record.
+    """
+    with harness_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
         assert known(lab, 1) == PRODUCERS
         copied = [event for event in lab.of(RemoteCopyFinished) if isinstance(event, RemoteCopyFinished)]
@@ -77,7 +81,7 @@ def test_a_leader_and_a_follower_step_by_step(figures):
         error, offset = repeats(lab)
         assert (error, offset) == (ErrorCode.NONE, 9)
         values = [batch.producer_id for batch in lab.read_all(2)]
-        assert values.count(0) == 3, "two records of producer 0, and one of them again"
+        assert values.count(0) == 3, "two records of producer 0, and a duplicate of one"
         figures(
             leader_knows=len(PRODUCERS),
             segments_copied=len(copied),
@@ -91,9 +95,11 @@ def test_a_leader_and_a_follower_step_by_step(figures):
 
 
 @pytest.mark.parametrize(("remedy", "announced"), [("shipped", True), ("shipped-before-3.7.1", False)])
-def test_nothing_is_copied_and_nothing_goes(remedy: str, announced: bool, figures):
-    """TS-02: since 3.7.1 each attempt leaves an announced segment behind as well (KAFKA-16209); what is not copied stays here, whatever its age."""
-    with lab_with(remedy) as lab:
+def test_nothing_is_copied_and_nothing_expires(remedy: str, announced: bool, figures):
+    """TS-02: since 3.7.1 each attempt also leaves a segment in state started (KAFKA-16209); uncopied records stay
+    local, whatever their age.
+    """
+    with harness_with(remedy) as lab:
         come_to_the_boundary(lab)
         lab.alter(1, retention_ms="2000")
         lab.wait(8)
@@ -110,14 +116,14 @@ def test_nothing_is_copied_and_nothing_goes(remedy: str, announced: bool, figure
         )
 
 
-def test_the_first_upload_may_never_come_where_uploads_are_held(figures):
-    """TS-29: as shipped nothing expires that is not copied, so nobody waits long enough; DeleteRecords ends it."""
-    with lab_with("hold-uploads") as lab:
+def test_held_uploads_may_never_start(figures):
+    """TS-29: as shipped, uncopied segments never expire, so no wait is long enough; DeleteRecords ends it."""
+    with harness_with("hold-uploads") as lab:
         come_to_the_boundary(lab)
         lab.alter(1, retention_ms="2000")
         lab.wait(8)
         copied_before = len(lab.store.contents)
-        assert copied_before == 0 and lab.of(RemoteCopyFailed) == [], "without a word"
+        assert copied_before == 0 and lab.of(RemoteCopyFailed) == [], "without an error"
         wanted = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
         lab.alter(1, retention_ms="-1")
         lab.ask(1, DeleteRecordsRequest(topics=[wanted], timeout_ms=5000))
@@ -129,43 +135,41 @@ def test_the_first_upload_may_never_come_where_uploads_are_held(figures):
         )
 
 
-def test_whoever_is_asked_looks_at_its_own_disk_only(figures):
-    """TS-30: the leader has segments without snapshots, the broker that is asked has all of them."""
-    with lab_with("refuse-topics") as lab:
+def test_fallback_broker_checks_only_its_own_disk(figures):
+    """TS-30: the leader has segments without snapshots, the broker that receives the request has all of them."""
+    with harness_with("refuse-topics") as lab:
         lab.create_topic(replicas=(1, 2), configs=UNTIERED)
         for index in range(9):
             lab.produce(1, producer_id=index % 3)
         lab.restart_without_snapshots(1, before=5)
         lab.wait(3)
-        told_by_leader, told_by_other = (lab.alter(broker_id, remote_storage_enable="true") for broker_id in (1, 2))
-        assert (told_by_leader, told_by_other) == (ErrorCode.INVALID_CONFIG, ErrorCode.NONE)
+        leader_error, other_error = (lab.alter(broker_id, remote_storage_enable="true") for broker_id in (1, 2))
+        assert (leader_error, other_error) == (ErrorCode.INVALID_CONFIG, ErrorCode.NONE)
         if not lab.hosted(1).replica.is_leader:
             lab.simulation.kill("broker-2")
         lab.wait(8)
         assert lab.hosted(1).replica.is_leader and lab.of(RemoteCopyFailed, "broker-1")
-    figures(
-        told_by_the_leader=int(told_by_leader), told_by_the_other=int(told_by_other), failures_afterwards=bool(lab.of(RemoteCopyFailed, "broker-1"))
-    )
+    figures(told_by_the_leader=int(leader_error), told_by_the_other=int(other_error), failures_afterwards=bool(lab.of(RemoteCopyFailed, "broker-1")))
 
 
-def test_only_what_is_young_is_read_where_the_rest_has_expired(figures):
-    """TS-14 and TS-31: of two segments one, and the same producers are known that a replay of everything leaves after expiry."""
+def test_replay_of_younger_segments_gives_the_unexpired_producers(figures):
+    """TS-14 and TS-31: of two segments one is read, with the same producers as a replay of everything leaves after expiry."""
     read = {}
     for remedy in ("replay-younger", "no-snapshots"):
-        with lab_with(remedy) as lab:
+        with harness_with(remedy) as lab:
             come_to_the_boundary(lab, ages_ms=(25 * HOUR_MS, 0, 0, 0))
             follow(lab)
             (event,) = rebuilt(lab)
             read[remedy] = event.replayed_bytes
-            whom = known(lab, 2)
-            assert whom == (1, 2, 3)
+            known_producers = known(lab, 2)
+            assert known_producers == (1, 2, 3)
     assert read["no-snapshots"] == 2 * read["replay-younger"] > 0
-    figures(bytes_young=read["replay-younger"], bytes_all=read["no-snapshots"], known=list(whom))
+    figures(bytes_young=read["replay-younger"], bytes_all=read["no-snapshots"], known=list(known_producers))
 
 
-def test_times_that_are_out_of_order_end_a_replay_too_early(figures):
-    """TS-13: it stops at the first segment that is too old, though a younger one lies behind it: a producer that has not expired is forgotten."""
-    with lab_with("replay-younger") as lab:
+def test_out_of_order_timestamps_end_a_replay_too_early(figures):
+    """TS-13: it stops at the first expired segment, though an earlier one is younger: an unexpired producer is forgotten."""
+    with harness_with("replay-younger") as lab:
         come_to_the_boundary(lab, ages_ms=(0, 25 * HOUR_MS, 0, 0))
         assert known(lab, 1) == (0, 2, 3)
         follow(lab)
@@ -173,8 +177,8 @@ def test_times_that_are_out_of_order_end_a_replay_too_early(figures):
         figures(leader_knew=list(known(lab, 1)), follower_knew=list(known(lab, 2)))
 
 
-def test_a_proposal_changes_one_place(figures):
-    """TS-16: what is done where a snapshot is missing when a segment is copied; the follower's half is what is shipped."""
+def test_proposal_changes_one_decision(figures):
+    """TS-16: what happens if a snapshot is missing when a segment is copied; the follower's part is as shipped."""
     names = [name for name in vars(SnapshotRemedy) if not name.startswith("__")]
     assert [name for name in names if getattr(EmptyAtArchive, name) != getattr(SnapshotRemedy, name)] == [
         "name",
@@ -188,9 +192,9 @@ def test_a_proposal_changes_one_place(figures):
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool, figures):
+def test_producers_idle_since_the_boundary_count_as_expired(transactional: bool, figures):
     """TS-17: idle producers and ended transactions; the epoch that fenced a zombie is forgotten with them."""
-    with lab_with("empty-at-archive") as lab:
+    with harness_with("empty-at-archive") as lab:
         lab.create_topic(configs=UNTIERED)
         for _ in range(2):
             lab.produce(1, producer_id=7, transactional=transactional)
@@ -207,9 +211,9 @@ def test_whoever_wrote_before_the_boundary_only_has_expired(transactional: bool,
         figures(leader_knew=list(known(lab, 1)), follower_knew=list(known(lab, 2)))
 
 
-def test_an_open_transaction_is_never_behind_a_boundary(figures):
-    """TS-17: what is not decided is not copied, so that nothing of it is forgotten."""
-    with lab_with("empty-at-archive") as lab:
+def test_open_transaction_is_never_behind_a_boundary(figures):
+    """TS-17: undecided records are not copied, so that nothing of it is forgotten."""
+    with harness_with("empty-at-archive") as lab:
         lab.create_topic(configs=UNTIERED)
         lab.produce(1, producer_id=7, transactional=True)
         for index in range(8):
@@ -231,16 +235,16 @@ def end_transaction(lab: TieredLab, producer_id: int) -> None:
 
 @dataclass(frozen=True)
 class Later:
-    """So many segments were rolled since the boundary: whom a follower knows."""
+    """The number of segments rolled since the boundary, and the producers that a follower knows."""
 
     rolls: int
     known: tuple[int, ...]
 
 
 @pytest.mark.parametrize("later", [Later(0, (2, 3)), Later(1, (0, 1, 2, 3)), Later(3, (0, 1, 2, 3))], ids=lambda later: f"{later.rolls} rolls")
-def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_snapshot(later: Later, figures):
-    """TS-19: one roll after the boundary the newest segment that went has a snapshot that names everybody."""
-    with lab_with("empty-at-archive") as lab:
+def test_risk_ends_when_a_segment_with_a_true_snapshot_is_deleted_locally(later: Later, figures):
+    """TS-19: one roll after the boundary the newest deleted segment has a snapshot with all producers."""
+    with harness_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
         for _ in range(2 * later.rolls):
             lab.produce(1, producer_id=3)
@@ -251,9 +255,9 @@ def test_the_danger_is_over_with_the_first_local_segment_that_goes_with_a_true_s
 
 
 @pytest.mark.parametrize(("remedy", "begins"), [("empty-on-read", True), ("empty-at-archive", False), ("shipped", False)])
-def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy: str, begins: bool, figures):
-    """TS-32: nobody can say any more whether an upgrade, a plugin or somebody's hand was the cause."""
-    with lab_with(remedy) as lab:
+def test_vanished_snapshot_is_detected_unless_it_is_created_on_read(remedy: str, begins: bool, figures):
+    """TS-32: after that it is unknown whether an upgrade, a plugin or a manual deletion was the cause."""
+    with harness_with(remedy) as lab:
         lab.create_topic()
         for index in range(9):
             lab.produce(1, producer_id=index % 3)
@@ -270,9 +274,9 @@ def test_a_snapshot_that_vanished_is_noticed_unless_it_is_made_up_on_read(remedy
         )
 
 
-def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate(figures):
-    """TS-18: it need not be lost."""
-    with lab_with("empty-at-archive") as lab:
+def test_clean_leadership_move_is_enough_for_a_duplicate(figures):
+    """TS-18: the leader need not be lost."""
+    with harness_with("empty-at-archive") as lab:
         come_to_the_boundary(lab)
         follow(lab)
         lab.set_replicas(2)
@@ -282,17 +286,19 @@ def test_a_leader_that_moves_in_good_order_is_enough_for_a_duplicate(figures):
         figures(repeated_at_after_a_move=repeats_at)
 
 
-def test_the_right_snapshot_costs_a_reading_of_all_that_lies_before_it(monkeypatch: pytest.MonkeyPatch, figures):
-    """TS-28: for each segment without one the log is read from its beginning, so that k of them cost k(k+1)/2; the leader's own depth is lost."""
+def test_rebuilding_the_right_snapshot_reads_the_whole_earlier_log(monkeypatch: pytest.MonkeyPatch, figures):
+    """TS-28: for each segment without one the log is read from its start, so that k of them cost k(k+1)/2; the
+    leader's older batches per producer are lost.
+    """
     read: list[tuple[int, int | None]] = []
     replay = PartitionLog.replay
 
-    def noted(log: PartitionLog, on_batch, *, first_offset: int = 0, end_offset: int | None = None) -> None:
+    def emitted(log: PartitionLog, on_batch, *, first_offset: int = 0, end_offset: int | None = None) -> None:
         read.append((first_offset, end_offset))
         replay(log, on_batch, first_offset=first_offset, end_offset=end_offset)
 
-    monkeypatch.setattr(PartitionLog, "replay", noted)
-    with lab_with("replay-before-upload") as lab:
+    monkeypatch.setattr(PartitionLog, "replay", emitted)
+    with harness_with("replay-before-upload") as lab:
         come_to_the_boundary(lab)
         assert [each for each in read if each in ((0, 2), (0, 4))] == [(0, 2), (0, 4)]
         copied = [event for event in lab.of(RemoteCopyFinished) if isinstance(event, RemoteCopyFinished)]

@@ -1,4 +1,4 @@
-"""How fast a broker copies to its remote store and reads from there (KIP-956)."""
+"""The rates at which a broker copies to its remote store and reads from there (KIP-956)."""
 
 from kraftsim.events.tiered_storage import RemoteCopyFinished
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -10,13 +10,15 @@ COPY, FETCH = "remote.log.manager.copy.max.bytes.per.second", "remote.log.manage
 
 
 def lift(lab: TieredLab, key: str) -> None:
-    """Let there be no limit any more."""
+    """Remove the limit."""
     row = AlterableConfig(name=key, config_operation=0, value=str(2**63 - 1))
     lab.ask(1, IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name=EVERY, configs=[row])]))
 
 
 def test_copies_wait_until_the_rate_is_below_its_limit() -> None:
-    """A segment counts as a whole before its copy begins: at 200 bytes a second the next one of nearly 1,000 comes four seconds later."""
+    """A segment counts as a whole before its copy begins: at 200 bytes per second the next one of nearly 1,000 bytes
+    follows four seconds later.
+    """
     with TieredLab(brokers=1, settings={COPY: "200"}) as lab:
         lab.create_topic()
         for _ in range(2 * SEGMENTS + 1):
@@ -28,11 +30,11 @@ def test_copies_wait_until_the_rate_is_below_its_limit() -> None:
         assert copied in ([1, 2, 3], [1, 2, 2], [1, 1, 2]), f"copied by the fourth, eighth and twelfth second: {copied}"
         lift(lab, COPY)
         lab.wait(3)
-        assert len(lab.of(RemoteCopyFinished)) == SEGMENTS, "who waits hears of it within a second"
+        assert len(lab.of(RemoteCopyFinished)) == SEGMENTS, "a waiting copy is notified within a second"
 
 
-def test_reads_that_are_too_fast_get_nothing_for_now() -> None:
-    """What was read counts afterwards, so that the first read always succeeds."""
+def test_reads_above_the_rate_return_nothing() -> None:
+    """Bytes count after the read, so that the first read always succeeds."""
     with TieredLab(brokers=1, settings={FETCH: "100"}) as lab:
         lab.create_topic()
         for _ in range(2 * SEGMENTS + 1):
@@ -41,7 +43,7 @@ def test_reads_that_are_too_fast_get_nothing_for_now() -> None:
         first, second = lab.fetch(1, 0), lab.fetch(1, 2)
         assert (first.error_code, bool(first.records)) == (0, True)
         assert (second.error_code, bool(second.records)) == (0, False)
-        assert lab.fetch(1, 2 * SEGMENTS).records, "what is here is not held back"
+        assert lab.fetch(1, 2 * SEGMENTS).records, "local reads are not throttled"
         lab.wait(9)
         assert lab.fetch(1, 2).records
         assert not lab.fetch(1, 4).records

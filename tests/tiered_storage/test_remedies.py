@@ -1,4 +1,6 @@
-"""Segments without producer snapshots: what each remedy does when they are copied, when a follower begins behind them, and to a repeated record."""
+"""Segments without producer snapshots: the effect of each remedy on their copy, on a follower that starts behind them,
+and on a retried record.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +17,9 @@ PRODUCERS = (0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class Expected:
-    """What a remedy makes of the boundary: counts of facts, whom the follower knows, and where the repeated record of producer 0 is."""
+    """The effect of a remedy at the boundary: event counts, the producers that the follower knows, and the offset of
+    producer 0's retried record.
+    """
 
     copied: bool
     announced_failures: int | None
@@ -45,8 +49,8 @@ def test_every_remedy_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("remedy", RESULTS)
-def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str, figures) -> None:
-    """Segments 1 and 2 have no snapshot behind them; a follower begins behind 2, leads, and producer 0 repeats its last record."""
+def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures) -> None:
+    """Segments 1 and 2 have no producer snapshot; a follower starts behind 2, becomes leader, and producer 0 retries its last record."""
     expected = RESULTS[remedy]
     with TieredLab(settings={"kraftsim.tiering.remedy": remedy}) as lab:
         lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
@@ -54,8 +58,8 @@ def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str, figures
             lab.produce(1, producer_id=index // 2)
         lab.produce(1, producer_id=3)
         lab.restart_without_snapshots(1, before=5)
-        told = lab.alter(1, remote_storage_enable="true")
-        assert (told is not ErrorCode.NONE) == (remedy == "refuse-topics")
+        error = lab.alter(1, remote_storage_enable="true")
+        assert (error is not ErrorCode.NONE) == (remedy == "refuse-topics")
         lab.wait(6)
         assert bool(lab.of(RemoteCopyFinished)) == expected.copied
         failures = [event for event in lab.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
@@ -82,8 +86,8 @@ def test_a_remedy_decides_what_becomes_of_a_repeated_record(remedy: str, figures
     )
 
 
-def test_the_rule_of_old_says_that_the_producer_is_not_known(figures) -> None:
-    """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer takes another id, and its record is there twice."""
+def test_former_rule_returns_unknown_producer_id(figures) -> None:
+    """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer gets another id, and its record is duplicated."""
     with TieredLab(settings={"kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"}) as lab:
         lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
         for index in range(8):
@@ -104,8 +108,8 @@ def test_the_rule_of_old_says_that_the_producer_is_not_known(figures) -> None:
 SEED = Setting(ingest_bytes_per_second=5 << 20, segment_bytes=1 << 30, expiration_ms=86_400_000, failover_ms=0)
 
 
-def test_the_arithmetic_of_the_proposal_is_that_of_the_rules() -> None:
-    """5 MB/s fill 1 GB in 204.8 s; two local segments make 6.8 minutes the least silence that does harm, a day its most."""
+def test_arithmetic_of_the_proposal_matches_the_rules() -> None:
+    """5 MB/s fill 1 GB in 204.8 s; with two local segments the least harmful idle time is 6.8 minutes, the longest a day."""
     assert roll_ms(SEED) == 204_800
     assert least_harmful_silence_ms(SEED) == 2 * 204_800
     assert [is_appended_twice(SEED, silence_ms, 409_600) for silence_ms in (409_600, 409_700, 86_300_000, 86_400_000)] == [False, True, True, False]

@@ -1,4 +1,4 @@
-"""How fast a broker may copy and read, by release.   Source: KIP-956 (3.9)."""
+"""The rate limits of copies and reads, by release.   Source: KIP-956 (3.9)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ TIERED = [each.name for each in releases() if not is_before(each.name, FIRST_TIE
 
 
 class Stopped:
-    """A clock that stands still."""
+    """A stopped clock."""
 
     def wall_ms(self) -> int:
         return 0
@@ -26,8 +26,8 @@ class Stopped:
 
 @pytest.mark.parametrize("line", TIERED)
 @pytest.mark.parametrize("key", [COPY, FETCH])
-def test_brokers_before_3_8_have_no_limit_and_ignore_one_in_properties(key: str, line: str) -> None:
-    """They go on without one: asking for the limit must not end the broker."""
+def test_brokers_before_3_8_have_no_quota_and_ignore_the_setting(key: str, line: str) -> None:
+    """They continue without one: reading the quota must not stop the broker."""
     tables = config_tables(line)
     pauses = []
     for static in ({}, {key: "1"}):

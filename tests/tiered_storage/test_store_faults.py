@@ -1,4 +1,4 @@
-"""Faults of the remote store: each changes an outcome, takes nothing that was acknowledged, and leaves nothing once it is healed."""
+"""Faults of the remote store: each takes effect, loses no acknowledged record, and leaves nothing once it is healed."""
 
 import pytest
 
@@ -22,30 +22,32 @@ KINDS: list[tuple[str, dict[str, Value]]] = [
 ]
 
 
-def strike(lab: TieredLab, kind: str, params: dict[str, Value]) -> Strike:
-    """Let a fault go off now, and go on until it is ended."""
+def inject(lab: TieredLab, kind: str, params: dict[str, Value]) -> Strike:
+    """Fire a fault now, until it is ended."""
     at_ms = lab.simulation.now_ns // 1_000_000 + 1
-    struck = arm(Fault(kind=kind, target="all", trigger=AtTime(at_ms=at_ms), params={"duration_ms": 600_000, **params}), lab.simulation)
+    injection = arm(Fault(kind=kind, target="all", trigger=AtTime(at_ms=at_ms), params={"duration_ms": 600_000, **params}), lab.simulation)
     lab.wait(0.1)
-    return struck
+    return injection
 
 
 @pytest.mark.parametrize(("kind", "params"), KINDS)
-def test_what_was_acknowledged_is_there_once_the_store_is_well(kind: str, params: dict[str, Value]) -> None:
-    """Writers go on meanwhile, copies wait, a follower begins anew; then every record is read, wherever it lies, and the follower can lead."""
+def test_acknowledged_records_are_readable_once_the_store_recovers(kind: str, params: dict[str, Value]) -> None:
+    """Writers continue meanwhile, copies wait, a follower restarts its log; then every record is read, local or
+    remote, and the follower can lead.
+    """
     with TieredLab() as lab:
         lab.create_topic()
         for index in range(6):
             lab.produce(1, producer_id=index)
         lab.wait(6)
-        struck = strike(lab, kind, params)
+        injection = inject(lab, kind, params)
         for index in range(6, 12):
             assert lab.produce(1, producer_id=index)[0] is ErrorCode.NONE
         lab.set_replicas(1, 2)
         lab.wait(6)
         lab.fetch(1, 0)
-        struck.end()
-        assert struck.has_bitten
+        injection.end()
+        assert injection.has_bitten
         lab.wait(12)
         assert [batch.base_offset for batch in lab.read_all(1)] == list(range(12))
         assert lab.hosted(2).replica.log_end_offset == 12
@@ -55,8 +57,10 @@ def test_what_was_acknowledged_is_there_once_the_store_is_well(kind: str, params
         assert [batch.base_offset for batch in lab.read_all(2)] == list(range(12))
 
 
-def test_a_snapshot_of_a_later_segment_is_not_believed() -> None:
-    """It names batches that the segments before it do not have; one of an earlier segment cannot be told from the right one, in Kafka either."""
+def test_snapshot_of_a_later_segment_is_rejected() -> None:
+    """It names batches that the earlier segments do not have; one of an earlier segment is indistinguishable from the
+    right one, in Kafka as well.
+    """
     with TieredLab() as lab:
         lab.create_topic()
         for index in range(9):
@@ -79,18 +83,18 @@ def test_a_snapshot_of_a_later_segment_is_not_believed() -> None:
         assert lab.of(RebuiltFromRemote) == [] or lab.hosted(2).replica.local_start_offset > 8
 
 
-def test_stale_listings_disturb_nobody() -> None:
-    """What is in the store is told by the metadata topic alone: no decision hangs on a listing (KIP-405)."""
+def test_stale_listings_have_no_effect() -> None:
+    """The metadata topic alone decides what is in the store, never a listing (KIP-405)."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         lab.wait(1)
-        struck = strike(lab, "stale-store-listing", {})
+        injection = inject(lab, "stale-store-listing", {})
         for _ in range(9):
             lab.produce(1)
         lab.wait(8)
         assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
         listed = lab.run(lab.broker(1).world.objects(LOCATION, {}).list(""))
-        assert listed == [] and struck.has_bitten
+        assert listed == [] and injection.has_bitten
 
 
 @pytest.mark.parametrize(
@@ -101,8 +105,8 @@ def test_stale_listings_disturb_nobody() -> None:
     ],
     ids=["index", "log"],
 )
-def test_a_damaged_object_costs_who_reads_it_and_not_the_broker(ending: str, damage: bytes, error: ErrorCode) -> None:
-    """What lies elsewhere in the log is read as ever."""
+def test_damaged_object_fails_only_its_reads(ending: str, damage: bytes, error: ErrorCode) -> None:
+    """Other parts of the log are read normally."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         for _ in range(9):
@@ -118,12 +122,12 @@ def test_a_damaged_object_costs_who_reads_it_and_not_the_broker(ending: str, dam
         assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
 
 
-def test_a_copy_that_ends_after_the_log_was_cut_does_not_count_as_a_copy_of_it() -> None:
-    """Else retention could delete local segments that are nowhere else: what is in the store there is of another history."""
+def test_copy_completed_after_a_truncation_does_not_count() -> None:
+    """Otherwise retention could delete local segments that exist nowhere else: the copy in the store is of another history."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()
         lab.wait(1)
-        strike(lab, "slow-store", {"delay_ms": 3000})
+        inject(lab, "slow-store", {"delay_ms": 3000})
         for _ in range(6):
             lab.produce(1)
         while not lab.of(RemoteCopyStarted):
@@ -141,14 +145,14 @@ def test_a_copy_that_ends_after_the_log_was_cut_does_not_count_as_a_copy_of_it()
         assert hosted.replica.copied_offset < hosted.replica.log_end_offset
 
 
-def test_segments_that_were_cut_off_are_not_copied_after_those_before_them() -> None:
-    """A broker that followed, and leads again, within one copy goes on with what its log has now."""
+def test_truncated_segments_are_not_copied_after_earlier_ones() -> None:
+    """A broker that became follower and leader again during one copy continues with its current log."""
     with TieredLab(brokers=1, settings={"remote.log.manager.task.interval.ms": "10000"}) as lab:
         lab.create_topic()
-        strike(lab, "slow-store", {"delay_ms": 3000})
+        inject(lab, "slow-store", {"delay_ms": 3000})
         for _ in range(8):
             lab.produce(1)
-        assert not lab.of(RemoteCopyStarted), "all segments are due in one go"
+        assert not lab.of(RemoteCopyStarted), "all segments are due at once"
         while not lab.of(RemoteCopyStarted):
             lab.wait(0.1)
         hosted = lab.hosted(1)
@@ -160,7 +164,7 @@ def test_segments_that_were_cut_off_are_not_copied_after_those_before_them() -> 
         assert [each.first_offset for each in lab.of(RemoteCopyStarted) if isinstance(each, RemoteCopyStarted)] == [started.first_offset]
 
 
-def test_a_damaged_index_costs_a_search_for_its_partition_only() -> None:
+def test_damaged_index_fails_only_its_partition() -> None:
     """Other partitions of the same ListOffsets are answered."""
     with TieredLab(brokers=1) as lab:
         lab.create_topic()

@@ -1,4 +1,4 @@
-"""The same promises of every kind of store: a directory, a real S3 server, and the simulated one."""
+"""One contract for every kind of store: a directory, a real S3 server, and the simulated one."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from kraftsim.world.simulated import Simulation
 
 
 async def promises(store: ObjectStore) -> None:
-    """Whole objects are written and replaced, any part of one is read, what is gone is gone."""
+    """Complete objects are written and replaced, any range is read, and deleted objects are gone."""
     big = bytes(range(256)) * 4096 * 20
     pieces = [big[at : at + (8 << 20)] for at in range(0, len(big), 8 << 20)]
     await store.put("a/1.log", pieces)
@@ -41,13 +41,13 @@ def directory_store(tmp_path: Path) -> Iterator[RealObjects]:
     store.close()
 
 
-async def test_a_directory_keeps_the_promises(directory_store: RealObjects) -> None:
-    """Files take their names when they are whole."""
+async def test_directory_store_keeps_the_contract(directory_store: RealObjects) -> None:
+    """Files get their names when complete."""
     await promises(directory_store)
 
 
-def test_the_simulated_store_keeps_the_promises() -> None:
-    """In virtual time; what one host writes another reads."""
+def test_simulated_store_keeps_the_contract() -> None:
+    """In virtual time; another host reads what one host writes."""
     with Simulation(1) as simulation:
         for name in ("one", "other"):
             simulation.add_host(name)
@@ -56,16 +56,16 @@ def test_the_simulated_store_keeps_the_promises() -> None:
         assert simulation.run_until(simulation.spawn("other", other.list("a"))) == ["a/2.log"]
 
 
-def test_pieces_are_read_as_one_file() -> None:
-    """Clients of S3 go back and read again when a request has to be repeated."""
+def test_chunks_are_read_as_one_file() -> None:
+    """S3 clients seek back and read again when a request is retried."""
     reader = PieceReader([b"abc", memoryview(b"defg"), b""])
     assert reader.read() == b"abcdefg"
     assert reader.seek(-3, 2) == 4 and reader.read(2) == b"ef" and reader.tell() == 6
 
 
 @pytest.mark.interop
-def test_a_real_s3_server_keeps_the_promises() -> None:
-    """S3Proxy, through boto3: one request for little objects, several parts for long ones."""
+def test_real_s3_server_keeps_the_contract() -> None:
+    """S3Proxy, through boto3: one request for small objects, several parts for large ones."""
     pytest.importorskip("boto3")
     from tests.tiered_storage.s3_server import BUCKET, S3Server
 

@@ -1,7 +1,9 @@
-"""How long a producer must be silent for an empty snapshot to do harm, by brokers that fail over: segments roll every 204.8 s, as 5 MB/s fill 1 GB.
+"""How long a producer must be idle for an empty snapshot to cause damage, with brokers that fail over: segments roll
+every 204.8 s, as 5 MB/s fill 1 GB.
 
-Time is virtual; a record stands for half a segment. A producer writes right before the boundary (the segment without a snapshot) or right
-behind it; a follower begins as soon as the boundary is remote only, and leads; then the producer repeats its last record.
+Time is virtual; a record stands for half a segment. A producer writes right before the boundary (the segment without a
+snapshot) or right behind it; a follower starts as soon as the boundary is remote only, and becomes leader; then the
+producer retries its last record.
 Source: KAFKA-15195 (the example of the proposal of empty snapshots).
 """
 
@@ -35,14 +37,16 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedOver:
-    """What came of it: for how long the producer had been silent when it repeated its record, and whether that is there twice."""
+    """The result: how long the producer was idle when it retried its record, and whether the record is duplicated."""
 
     silence_ms: float
     doubled: bool
 
 
 def failed_over(*, local_segments: int, wrote_before: bool, waits_rolls: float = 0.0, segments_before: int = 0) -> FailedOver:
-    """Play one failover. `waits_rolls`: how full the active segment is when the follower begins; `segments_before`: so many older is the record."""
+    """Run one failover. `waits_rolls`: how full the active segment is when the follower starts; `segments_before`: how
+    many segments earlier the record is.
+    """
     half_s = roll_ms(EXAMPLE) / 2000
     with TieredLab(settings=SETTINGS) as lab:
         configs = {"remote.storage.enable": "false", "local.retention.bytes": str(SEGMENT_BYTES * local_segments)}
@@ -76,8 +80,8 @@ def failed_over(*, local_segments: int, wrote_before: bool, waits_rolls: float =
         return FailedOver(silence_ms=lab.simulation.now_ns / 1e6 - wrote_s * 1000, doubled=offset != place)
 
 
-def test_a_segment_is_full_after_as_long_as_its_bytes_take(figures):
-    """TS-26: 5 MB a second into segments of 1 GB, both divided by 1,024; a batch goes into the next segment if it does not fit."""
+def test_segment_fill_time_is_its_size_divided_by_the_rate(figures):
+    """TS-26: 5 MB per second into segments of 1 GB, both divided by 1,024; a batch that does not fit goes into the next segment."""
     batch_bytes, segment_bytes = 5 * MB // 1024, GB // 1024
     value = bytes(batch_bytes - len(build_batch([Record(0, 0, None, b"x" * 5000, ())])) + 5000)
     assert len(build_batch([Record(0, 0, None, value, ())])) == batch_bytes
@@ -98,33 +102,37 @@ def test_a_segment_is_full_after_as_long_as_its_bytes_take(figures):
 
 
 def compared(local_segments: int) -> FailedOver:
-    """Fail over once for a record right before the boundary, and once for one right behind it; return the former. Arithmetic says the same."""
+    """Fail over once for a record right before the boundary, and once for one right behind it; return the former.
+    Arithmetic gives the same.
+    """
     before, behind = (failed_over(local_segments=local_segments, wrote_before=each) for each in (True, False))
     assert (before.doubled, behind.doubled) == (True, False)
     least_ms = local_segments * roll_ms(EXAMPLE)
-    assert least_ms <= behind.silence_ms < before.silence_ms < 1.1 * least_ms, "what a failover takes comes on top"
+    assert least_ms <= behind.silence_ms < before.silence_ms < 1.1 * least_ms, "the duration of a failover is added"
     setting = replace(EXAMPLE, local_segments=local_segments)
     assert least_harmful_silence_ms(setting) == least_ms
     assert is_appended_twice(setting, before.silence_ms, since_boundary(setting, roll_ms(setting), 0.0))
     return before
 
 
-def test_the_least_harmful_silence_is_as_long_as_a_local_segment(figures):
-    """TS-27, with one closed segment that is local."""
+def test_least_harmful_idle_time_is_one_local_segment(figures):
+    """TS-27, with one closed local segment."""
     least = compared(1)
     figures(roll_s=roll_ms(EXAMPLE) / 1000, roll_min=round(roll_ms(EXAMPLE) / 60_000, 2), least_one_min=round(least.silence_ms / 60_000, 1))
 
 
 @pytest.mark.interop
 def test_with_two_local_segments_it_is_twice_as_long(figures):
-    """TS-27; `make interop` plays it, for it takes seconds."""
+    """TS-27; `make interop` runs it, because it takes seconds."""
     least = compared(2)
     figures(least_two_min=round(least.silence_ms / 60_000, 1))
 
 
 @pytest.mark.interop
-def test_a_fuller_active_segment_takes_a_longer_silence(figures):
-    """TS-27: who wrote behind the boundary is safe for one roll more; the example's producer wrote a segment before it, and is not."""
+def test_fuller_active_segment_needs_a_longer_idle_time(figures):
+    """TS-27: a producer that wrote behind the boundary is safe for one more roll; the example's producer wrote a
+    segment earlier, and is not.
+    """
     late = failed_over(local_segments=2, wrote_before=False, waits_rolls=0.9)
     example = failed_over(local_segments=2, wrote_before=True, segments_before=1, waits_rolls=0.5)
     assert not late.doubled and late.silence_ms > 2.9 * roll_ms(EXAMPLE)

@@ -1,4 +1,4 @@
-"""What a thread does aside: others are served meanwhile, and no collection of reference cycles stops them."""
+"""Work in a thread: other work continues meanwhile, and the cyclic garbage collector does not interrupt it."""
 
 import asyncio
 import gc
@@ -16,8 +16,8 @@ def world(tmp_path: Path) -> RealWorld:
     return real_world(run="r", node="broker-1", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=None)
 
 
-def test_no_cycles_are_collected_meanwhile(world: RealWorld) -> None:
-    """However many objects are made; afterwards they are collected again, also where the work failed."""
+def test_garbage_collection_is_paused_meanwhile(world: RealWorld) -> None:
+    """However many objects are created; afterwards it is on again, also if the work failed."""
     collected: list[str] = []
 
     def on_collection(phase: str, _: object) -> None:
@@ -41,12 +41,12 @@ def test_no_cycles_are_collected_meanwhile(world: RealWorld) -> None:
         assert gc.isenabled()
 
     asyncio.run(work())
-    assert len([name for name in collected if "aside" in name]) <= 2, "one may begin right behind the work"
+    assert len([name for name in collected if "aside" in name]) <= 2, "one may begin right after the work"
     world.close()
 
 
-def test_collections_that_were_off_stay_off(world: RealWorld) -> None:
-    """Whoever runs nodes within a program of his own may have turned them off."""
+def test_disabled_garbage_collection_stays_disabled(world: RealWorld) -> None:
+    """A program that embeds nodes may have disabled it."""
     gc.disable()
     try:
         asyncio.run(world.aside(lambda: None))  # type: ignore[arg-type]

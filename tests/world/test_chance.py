@@ -1,4 +1,4 @@
-"""What a node on a real machine draws: from the operating system's entropy, or from a seed if the operator gives one."""
+"""Random numbers of a node on a real machine: from the operating system, or from a seed if the operator sets one."""
 
 from random import SystemRandom
 
@@ -12,8 +12,8 @@ def drawn(directory, seed: str | None, purpose: str) -> tuple[bool, bytes]:
     settings["controller.quorum.voters"] = "101@127.0.0.1:1"
     world = real_world_of(parse_node(settings if seed is None else {**settings, "kraftsim.seed": seed}), 0)
     try:
-        chance = world.random(purpose)
-        return isinstance(chance, SystemRandom), chance.randbytes(16)
+        rng = world.random(purpose)
+        return isinstance(rng, SystemRandom), rng.randbytes(16)
     finally:
         world.close()
 
@@ -21,7 +21,7 @@ def drawn(directory, seed: str | None, purpose: str) -> tuple[bool, bytes]:
 @pytest.mark.parametrize("purpose", ["fetch sessions", "sasl nonces", "member ids", "topics", "incarnation id"])
 @pytest.mark.parametrize("seed", [None, "0"])
 def test_without_a_seed_ids_and_nonces_come_from_the_operating_system(tmp_path, seed, purpose):
-    """A client that has seen many ids cannot derive the next one: a generator of `random` gives its state away after 624 words."""
+    """A client that has seen many ids cannot predict the next one: the state of a `random` generator can be derived from 624 words."""
     found = [drawn(tmp_path / name, seed, purpose) for name in ("one", "two")]
     assert [is_of_the_system for is_of_the_system, _ in found] == [True, True]
     assert found[0][1] != found[1][1]

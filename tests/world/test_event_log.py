@@ -1,4 +1,4 @@
-"""Lines of the event log on a real machine: shape, order, and what survives kill -9."""
+"""Lines of the event log on a real machine: format, order, and what survives kill -9."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ def lines_of(directory: Path, name: str = "broker-1.1.jsonl") -> list[dict[str, 
     return [json.loads(line) for line in (directory / "events" / name).read_bytes().splitlines()]
 
 
-def test_a_line_is_the_envelope_and_then_the_fields_of_the_event(open_world, tmp_path):
+def test_line_is_the_envelope_followed_by_the_fields_of_the_event(open_world, tmp_path):
     world = open_world()
     world.note(LogRecovered(topic='a\n"', partition=3, next_offset=17, cut_bytes=5, clean=False))
     world.note(NodeReady())
@@ -45,7 +45,7 @@ def test_a_line_is_the_envelope_and_then_the_fields_of_the_event(open_world, tmp
     assert ready["n"] == 1 and ready["t_ns"] >= recovered["t_ns"]
 
 
-def test_nothing_of_an_event_is_called_like_the_envelope():
+def test_no_event_field_has_a_name_of_the_envelope():
     for kind, event in KINDS.items():
         clash = set(event.__struct_fields__) & set(ENVELOPE_FIELDS)
         assert not clash, f"{kind} hides {clash} of the envelope"
@@ -57,7 +57,7 @@ def test_kill_minus_nine_loses_only_what_was_not_flushed(tmp_path):
     assert [line["n"] for line in lines_of(tmp_path)] == list(range(1000))
 
 
-async def test_a_quiet_node_flushes_by_itself(open_world, tmp_path):
+async def test_idle_node_flushes_by_itself(open_world, tmp_path):
     import asyncio
 
     world = open_world()
@@ -67,14 +67,14 @@ async def test_a_quiet_node_flushes_by_itself(open_world, tmp_path):
     assert len(lines_of(tmp_path)) == 1
 
 
-def test_a_full_buffer_flushes_by_itself(open_world, tmp_path):
+def test_full_buffer_flushes_by_itself(open_world, tmp_path):
     world = open_world()
     for _ in range(1000):
         world.note(NodeReady())
     assert 0 < len(lines_of(tmp_path)) < 1000
 
 
-def test_an_incarnation_is_never_used_twice(open_world, tmp_path):
+def test_incarnation_is_never_used_twice(open_world, tmp_path):
     events = tmp_path / "events"
     assert next_incarnation(events, "broker-1") == 1
     open_world(1)

@@ -5,7 +5,7 @@ import io
 from kraftsim.world.human_log import set_up_human_log
 
 
-def test_a_line_names_node_time_and_level(open_world):
+def test_line_names_node_time_and_level(open_world):
     stream = io.StringIO()
     log = set_up_human_log(open_world().clock, node="broker-1", incarnation=3, level="info", stream=stream)
     log.debug("not shown")

@@ -28,7 +28,7 @@ def test_append_returns_the_position_of_its_first_byte(open_world):
     assert disk.list("") == ["topic-0"] and disk.list("absent") == []
 
 
-def test_a_write_that_the_kernel_takes_in_parts_is_finished(open_world, monkeypatch):
+def test_partial_kernel_write_is_completed(open_world, monkeypatch):
     """A writev may stop early, for example at a signal."""
     file = open_world().disk.open("a")
     whole = os.writev
@@ -44,7 +44,7 @@ def test_paths_stay_inside_the_data_directory(open_world, path):
         disk.open(path)
 
 
-async def test_replace_is_whole_and_in_the_order_of_the_calls(open_world):
+async def test_replace_is_atomic_and_ordered(open_world):
     disk = open_world().disk
     await asyncio.gather(*(disk.replace("meta/quorum-state", b"%d" % i * 100) for i in range(10)))
     assert disk.read("meta/quorum-state") == b"9" * 100
@@ -56,7 +56,7 @@ async def test_replace_is_whole_and_in_the_order_of_the_calls(open_world):
         disk.read("meta/quorum-state")
 
 
-async def test_flushes_that_wait_share_one_sync(open_world, monkeypatch):
+async def test_waiting_flushes_share_one_sync(open_world, monkeypatch):
     """While one fdatasync runs, all later callers are served by the next one: it starts after their writes."""
     file = open_world().disk.open("a")
     gate, syncs = threading.Event(), []
@@ -78,7 +78,7 @@ async def test_flushes_that_wait_share_one_sync(open_world, monkeypatch):
     assert [type(result).__name__ for result in results] == ["NoneType"] * 5 + ["CancelledError"] + ["NoneType"] * 4
 
 
-async def test_a_refused_flush_reaches_everybody_who_shared_it(open_world, monkeypatch):
+async def test_failed_flush_reaches_all_callers_that_share_it(open_world, monkeypatch):
     file = open_world().disk.open("a")
 
     def broken(descriptor: int) -> None:
@@ -89,8 +89,8 @@ async def test_a_refused_flush_reaches_everybody_who_shared_it(open_world, monke
     assert [getattr(result, "errno", None) for result in results] == [errno.EIO] * 3
 
 
-async def test_a_flush_that_waits_behind_another_one_fails_when_the_disk_is_closed(open_world):
-    """A node that goes down in the middle of a flush has nobody left to begin the next one; that is no mistake of anybody's."""
+async def test_waiting_flush_fails_when_the_disk_is_closed(open_world):
+    """A node that stops during a flush does not start the next one; that is not an error."""
     mistakes: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
     disk = open_world().disk
@@ -103,7 +103,7 @@ async def test_a_flush_that_waits_behind_another_one_fails_when_the_disk_is_clos
     assert [getattr(result, "errno", None) for result in results] == [None, errno.EBADF] and not mistakes
 
 
-async def test_a_file_may_be_closed_while_a_flush_runs(open_world):
+async def test_file_may_be_closed_while_a_flush_runs(open_world):
     file = open_world().disk.open("a")
     file.append([b"x"])
     flush = asyncio.ensure_future(file.flush())
@@ -114,15 +114,15 @@ async def test_a_file_may_be_closed_while_a_flush_runs(open_world):
         file.read(0, 1)
 
 
-def test_streams_of_random_numbers_are_keyed(open_world):
+def test_random_streams_are_keyed(open_world):
     first, second = open_world(1), open_world(2)
     draws = [first.random("a").random(), first.random("b").random(), second.random("a").random()]
     assert len(set(draws)) == 3
-    assert first.random("a").random() not in draws, "a stream goes on where it was"
+    assert first.random("a").random() not in draws, "a stream continues at its position"
 
 
-async def test_a_directory_gets_another_name_with_all_that_is_in_it(open_world):
-    """In place of an empty one, too; its files are found by their new paths."""
+async def test_renamed_directory_keeps_its_contents(open_world):
+    """Also in place of an empty one; its files are found by their new paths."""
     disk = open_world().disk
     disk.open("t-0.x-future/a").append([b"abc"])
     disk.open("t-0/gone").close()
@@ -132,7 +132,7 @@ async def test_a_directory_gets_another_name_with_all_that_is_in_it(open_world):
     assert disk.read("t-0/a") == b"abc" and disk.list("t-0.x-future") == [] and disk.list("t-0") == ["a"]
 
 
-async def test_each_wait_for_the_disk_is_reported_with_its_length(open_world):
+async def test_each_disk_wait_is_reported_with_its_duration(open_world):
     world = open_world()
     reported: list[tuple[str, str, float]] = []
     world.watch({}, lambda *flush: reported.append(flush))

@@ -1,4 +1,4 @@
-"""A node process stops in good order on the signals that operators and containers send."""
+"""A node process stops cleanly on the signals sent by operators and containers."""
 
 import signal
 import subprocess
@@ -19,7 +19,7 @@ sys.exit(run_node(main))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_node_and_its_exit_code_comes_out(number):
+def test_signal_stops_the_node_and_its_exit_code_is_returned(number):
     with subprocess.Popen([sys.executable, "-c", NODE], stdout=subprocess.PIPE, text=True) as node:
         assert node.stdout.readline() == "up uvloop\n"
         node.send_signal(number)
@@ -42,8 +42,8 @@ except OSError as trouble:
 """
 
 
-def test_a_second_signal_ends_the_node_with_one_line() -> None:
-    """A start or a stop that takes long is given up; the verb prints the OSError, and no traceback."""
+def test_second_signal_ends_the_node_with_one_line() -> None:
+    """A slow start or stop is aborted; the verb prints the OSError, and no traceback."""
     with subprocess.Popen([sys.executable, "-c", IMPATIENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
         assert node.stdout is not None and node.stderr is not None
         for word in ("up\n", "stopping\n"):

@@ -1,8 +1,9 @@
-"""`make every-order`: all orders of events of producer id allocations, ends of transactions and elections, for as long as is given.
+"""`make every-order`: all orders of events of producer id allocations, transaction completions and elections, within
+the given time.
 
     python -m tests.core.every_order [--cpu-seconds 60] [--depth 100]
 
-Exit code: 0 nothing is broken, 1 something is, and the shortest way to it is printed.
+Exit code: 0 no violation, 1 a violation, with the shortest sequence of events that leads to it.
 """
 
 import argparse
@@ -24,7 +25,7 @@ WORLDS = {
 
 
 def main() -> int:
-    """Search each world and say how far it went."""
+    """Search each world and print how far the search went."""
     parser = argparse.ArgumentParser(prog="python -m tests.core.every_order", description=__doc__.split("\n\n")[0])
     parser.add_argument("--cpu-seconds", type=float, default=60, help="for each world (default: 60)")
     parser.add_argument("--depth", type=int, default=100, help="moves in a row at most")

@@ -1,6 +1,7 @@
-"""Two brokers that spend producer ids, and the controller that gives them blocks: late and lost answers, restarts, changes of the controller.
+"""Two brokers that use producer ids, and the controller that allocates their blocks: late and lost responses, restarts,
+failovers of the controller.
 
-The controller answers when its record is committed, as the ledger does; when another one takes over, what was not committed is lost or kept.
+The controller responds when its record is committed; at a failover uncommitted records are lost or kept.
 Source: KIP-730, KAFKA-14694.
 """
 
@@ -24,7 +25,7 @@ TICK_MS = 100
 
 @dataclass(slots=True)
 class Spender:
-    """A broker; `handed_out` are runs of ids, both ends inside."""
+    """A broker; `handed_out` are ranges of allocated ids, both ends inclusive."""
 
     epoch: int
     client: ProducerIdSource
@@ -32,16 +33,16 @@ class Spender:
     restarts: int = 0
     handed_out: list[tuple[int, int]] = field(default_factory=list)
     request: int | None = None
-    """The epoch that the request under way names."""
+    """The epoch of the request in flight."""
     answer: tuple[int, int] | None = None
-    """(error, first id) under way back."""
+    """The (error, first id) of the response in flight."""
     asked: int = 0
-    """The number of the request that was sent last; an answer to an earlier one comes to nobody."""
+    """The number of the latest request; a response to an earlier one is dropped."""
     awaits: bool = False
 
 
 class Allocation:
-    """What can happen to them; each kind of trouble so many times."""
+    """The possible events; each kind of failure occurs a limited number of times."""
 
     def __init__(self, *, waits: bool = False, spends: int = 6, troubles: int = 2, control: type[ProducerIdControl] = ProducerIdControl) -> None:
         self._waits, self._spends, self._troubles = waits, spends, troubles
@@ -49,7 +50,7 @@ class Allocation:
         self._control = control(self._journal, lambda broker_id, epoch: self._brokers[broker_id].epoch == epoch)
         self._brokers: dict[int, Spender] = {}
         self._uncommitted: list[tuple[int, int, int, ProducerIdBlock]] = []
-        """(offset, broker, request, block) of records that are not committed."""
+        """(offset, broker, request, block) of uncommitted records."""
         self._next_offset = 0
         self._committed_next = 0
         self._failovers = 0
@@ -90,7 +91,7 @@ class Allocation:
             case "ask":
                 self._ask(int(word))
             case "tell":
-                self._tell(int(word))
+                self._notify(int(word))
             case "lose":
                 broker = self._brokers[int(word)]
                 broker.request, broker.answer, broker.awaits = None, None, False
@@ -136,7 +137,7 @@ class Allocation:
 
     def _ask(self, number: int) -> None:
         broker = self._brokers[number]
-        assert broker.request is not None, "it was asked"
+        assert broker.request is not None, "it was requested"
         decision = self._control.decide_allocate(number, broker.request)
         broker.request = None
         if not isinstance(decision, Decision):
@@ -157,7 +158,7 @@ class Allocation:
             self._brokers[number].answer = (0, block.first_producer_id)
 
     def _fail_over(self, *, keeps: bool) -> None:
-        """Nobody is answered; every channel gives up, and asks again."""
+        """No request is answered; every channel times out, and retries."""
         self._failovers += 1
         if keeps:
             offset, _, _, block = self._uncommitted[-1]
@@ -167,7 +168,7 @@ class Allocation:
             self._journal.revert_to(self._uncommitted[0][0])
         self._uncommitted.clear()
 
-    def _tell(self, number: int) -> None:
+    def _notify(self, number: int) -> None:
         broker = self._brokers[number]
         assert broker.answer is not None, "it was answered"
         (error, first_producer_id), broker.answer = broker.answer, None
@@ -188,11 +189,9 @@ class Allocation:
     def _check(self) -> None:
         runs = sorted(run for broker in self._brokers.values() for run in broker.handed_out)
         for (_, last), (first, _) in pairwise(runs):
-            assert first > last, f"{first} was handed out twice"
-        assert not runs or runs[-1][1] < self._committed_next, (
-            f"{runs[-1][1]} was handed out, and only what is below {self._committed_next} is committed"
-        )
-        assert self._control.next_producer_id >= self._committed_next, "the next id went back behind what is committed"
+            assert first > last, f"{first} was allocated twice"
+        assert not runs or runs[-1][1] < self._committed_next, f"{runs[-1][1]} was allocated, but only ids below {self._committed_next} are committed"
+        assert self._control.next_producer_id >= self._committed_next, "the next id is below the committed one"
 
     def _is_awaited(self, number: int, asked: int) -> bool:
         broker = self._brokers[number]
@@ -208,7 +207,7 @@ class Allocation:
 
 
 def _remembered(client: ProducerIdSource, now_ms: int) -> Hashable:
-    """Return what a client remembers; moments as the time until they come."""
+    """Return the state of a client, with deadlines relative to now."""
     found = []
     for name, value in sorted(vars(client).items()):
         if name.endswith("_ms") and isinstance(value, int) and name != "_max_wait_ms":

@@ -1,6 +1,8 @@
-"""Three voters that nobody leads: whose time is over first, which letter arrives next, which is lost, who loses its power and comes back.
+"""Three voters without a leader: which one times out first, which message arrives next, which is lost, which voter
+loses power and restarts.
 
-Letters between two nodes keep their order, as on a connection. Each node has a clock of its own, which only its own time-outs move.
+Messages between two nodes keep their order, as on a connection. Each node has its own clock, which only its own
+timeouts advance.
 Source: KIP-595, KIP-996.
 """
 
@@ -10,11 +12,13 @@ from dataclasses import fields, is_dataclass
 from kraftsim.core.raft.roles import Leader
 from kraftsim.core.raft.settings import RaftSettings
 from tests.core.quorum_lab import LabNode
-from tests.core.quorum_table import Letter, Table, told_letter
+from tests.core.quorum_table import PendingMessage, Table, message_line
 
 
 class Election:
-    """What can happen; each kind of trouble so many times. Assertions of the lab: one leader for an epoch, one vote of a voter, committed stays."""
+    """The possible events; each kind of failure occurs a limited number of times. The harness asserts one leader per
+    epoch, one vote per voter and epoch, and durable commits.
+    """
 
     def __init__(self, *, has_pre_vote: bool = False, losses: int = 2, crashes: int = 1, time_outs: int = 4) -> None:
         self._table = Table(size=3, settings=RaftSettings(has_pre_vote=has_pre_vote))
@@ -34,7 +38,7 @@ class Election:
                 found.append(f"time-out {node.id}")
             if self._crashes:
                 found.append(f"power-loss {node.id}")
-        for way in self._next_letters():
+        for way in self._next_messages():
             found.append(f"deliver {way[0]}>{way[1]}")
             if self._losses:
                 found.append(f"lose {way[0]}>{way[1]}")
@@ -45,14 +49,14 @@ class Election:
         verb, _, word = move.partition(" ")
         if verb in ("deliver", "lose"):
             sender, receiver = word.split(">")
-            letter = self._next_letters()[int(sender), int(receiver)]
+            message = self._next_messages()[int(sender), int(receiver)]
             if verb == "deliver":
-                self._at(letter.receiver)
-                self._table.deliver(letter)
+                self._at(message.receiver)
+                self._table.deliver(message)
             else:
                 self._losses -= 1
-                self._at(letter.asker.id)
-                self._table.lose(letter)
+                self._at(message.requester.id)
+                self._table.lose(message)
             return
         node = self._table.nodes[int(word)]
         self._at(node.id)
@@ -70,25 +74,25 @@ class Election:
 
     def state(self) -> Hashable:
         """See search.World."""
-        letters = tuple(sorted((way, tuple(told_letter(each) for each in found)) for way, found in self._ways().items()))
+        pending = tuple(sorted((way, tuple(message_line(each) for each in found)) for way, found in self._ways().items()))
         nodes = tuple(self._inside(node) for node in self._table.nodes.values())
-        return letters, nodes, self._losses, self._crashes, self._time_outs
+        return pending, nodes, self._losses, self._crashes, self._time_outs
 
     @property
     def leaders(self) -> dict[int, int]:
-        """Epoch -> who led it."""
+        """Epoch -> its leader."""
         return self._table.leaders
 
     def _at(self, node_id: int) -> None:
         self._table.now_ms = self._clocks[node_id]
 
-    def _ways(self) -> dict[tuple[int, int], list[Letter]]:
-        ways: dict[tuple[int, int], list[Letter]] = {}
-        for letter in self._table.letters:
-            ways.setdefault((letter.sender, letter.receiver), []).append(letter)
+    def _ways(self) -> dict[tuple[int, int], list[PendingMessage]]:
+        ways: dict[tuple[int, int], list[PendingMessage]] = {}
+        for message in self._table.pending:
+            ways.setdefault((message.sender, message.receiver), []).append(message)
         return ways
 
-    def _next_letters(self) -> dict[tuple[int, int], Letter]:
+    def _next_messages(self) -> dict[tuple[int, int], PendingMessage]:
         return {way: found[0] for way, found in sorted(self._ways().items())}
 
     def _inside(self, node: LabNode) -> Hashable:
@@ -101,11 +105,11 @@ class Election:
             for key, peer in sorted(quorum.peers._peers.items())
         )
         log = (quorum.log.end_offset, quorum.log.flushed_end_offset, quorum.log.high_watermark)
-        return (disk, _told(quorum.role, now_ms), peers, log, node.leads, node.wake_ms - now_ms, len(node.parked))
+        return (disk, _role_state(quorum.role, now_ms), peers, log, node.leads, node.wake_ms - now_ms, len(node.parked))
 
 
-def _told(value: object, now_ms: int) -> Hashable:
-    """Return what a role remembers; moments as the time until they come."""
+def _role_state(value: object, now_ms: int) -> Hashable:
+    """Return the state of a role, with deadlines relative to now."""
     if is_dataclass(value):
         return type(value).__name__, tuple(_moment(each.name, getattr(value, each.name), now_ms) for each in fields(value))
     if hasattr(value, "followers"):
@@ -114,4 +118,4 @@ def _told(value: object, now_ms: int) -> Hashable:
 
 
 def _moment(name: str, value: object, now_ms: int) -> Hashable:
-    return value - now_ms if name.endswith("_ms") and isinstance(value, int) else _told(value, now_ms)
+    return value - now_ms if name.endswith("_ms") and isinstance(value, int) else _role_state(value, now_ms)

@@ -1,7 +1,9 @@
-"""One transactional id, two partitions on two brokers, and coordinators that take over: decisions, markers, answers that are late or lost.
+"""One transactional id, two partitions on two brokers, and coordinator failovers: decisions, markers, late and lost
+responses.
 
-The log of the coordinator is a list; what it appends is committed later, or lost when another coordinator takes over, or kept. A marker that is under
-way when its coordinator falls may still arrive. Partitions refuse markers of earlier coordinator epochs, as their producer state does.
+The log of the coordinator is a list; its appends are committed later, or lost or kept at a failover. A marker that is
+in flight when its coordinator fails may still arrive. Partitions reject markers of earlier coordinator epochs, as their
+producer state does.
 Source: KIP-98; KAFKA-10080, KAFKA-16352.
 """
 
@@ -18,12 +20,12 @@ from protocol.errors import ErrorCode
 PARTITIONS: Final = (("a", 0), ("b", 0))
 PRODUCER_ID: Final = 1
 Written = tuple[int, int, bool]
-"""What a partition has of a marker: number of the transaction, coordinator epoch, whether it commits."""
+"""A marker in a partition: number of the transaction, coordinator epoch, whether it commits."""
 
 
 @dataclass(slots=True)
 class Coordinator:
-    """One reign. `appended` are facts that are on their way into the log; `due` is what the queue wants written."""
+    """One coordinator epoch. `appended` are states being written to the log; `due` is what the queue wants written."""
 
     epoch: int
     entry: TransactionEntry
@@ -35,7 +37,7 @@ class Coordinator:
 
 
 class Endings:
-    """What can happen; each kind of trouble so many times. `version` is the transaction.version of the producer."""
+    """The possible events; each kind of failure occurs a limited number of times. `version` is the producer's transaction.version."""
 
     def __init__(
         self,
@@ -51,14 +53,14 @@ class Endings:
         self._queue = queue
         first = TransactionFacts(producer_id=PRODUCER_ID, producer_epoch=0, timeout_ms=1, state=EMPTY, last_update_ms=0)
         self.log: list[tuple[TransactionFacts, int]] = [(first, 0)]
-        """Committed facts, with the number of the transaction that they belong to."""
+        """Committed states, with the number of the transaction that they belong to."""
         self._begun = 0
         self._leaders: dict[TopicPartition, int] = {PARTITIONS[0]: 1, PARTITIONS[1]: 2}
         self.markers: dict[TopicPartition, list[Written]] = {each: [] for each in PARTITIONS}
         self._late: list[tuple[Marker, int]] = []
-        """Requests of fallen coordinators, with the transaction that they end."""
+        """Requests of failed coordinators, with the transaction that they end."""
         self._spent = {"fail over": 0, "lose": 0, "move": 0, "refuse": 0}
-        self._coordinator = self._reign(0)
+        self._coordinator = self._new_coordinator(0)
 
     def moves(self) -> list[str]:
         """See search.World."""
@@ -155,7 +157,7 @@ class Endings:
 
     def _store(self, now: Coordinator) -> None:
         facts, now.appended = now.appended, None
-        assert facts is not None, "something is on its way"
+        assert facts is not None, "a request or a write is pending"
         self.log.append((facts, self._begun))
         now.entry.finish(facts)
         now.due = None
@@ -199,7 +201,7 @@ class Endings:
         self._carry_out(now)
 
     def _write(self, marker: Marker, number: int, broker_id: int | None = None) -> dict[TopicPartition, ErrorCode]:
-        """Append markers where their broker leads, as partitions do: none of an earlier coordinator epoch than one that was there."""
+        """Append markers at their leader as partitions do: reject a coordinator epoch below the highest one seen."""
         errors = {}
         for partition in marker.partitions:
             seen = max((epoch for _, epoch, _ in self.markers[partition]), default=0)
@@ -216,35 +218,35 @@ class Endings:
         if keeps and now.appended is not None:
             self.log.append((now.appended, self._begun))
         self._late += [(marker, self._begun) for markers in now.asked.values() for marker in markers]
-        self._coordinator = self._reign(now.epoch + 1)
+        self._coordinator = self._new_coordinator(now.epoch + 1)
         if self._coordinator.entry.facts.state in PREPARED:
             self._decided(self._coordinator)
 
-    def _reign(self, epoch: int) -> Coordinator:
+    def _new_coordinator(self, epoch: int) -> Coordinator:
         facts = self.log[-1][0]
         return Coordinator(epoch, TransactionEntry("x", facts), self._queue(lambda each: self._leaders.get(each, NoLeader.GONE)))
 
-    # What must hold ------------------------------------------------------------------------------------------------------------------------
+    # Invariants ----------------------------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         for (before, _), (after, number) in zip(self.log, self.log[1:], strict=False):
             assert may_enter(after.state, before.state), f"{after.state.label} after {before.state.label}"
-            assert after.producer_epoch >= before.producer_epoch, "an epoch went back"
+            assert after.producer_epoch >= before.producer_epoch, "an epoch decreased"
             if before.state in PREPARED:
                 assert after.state is COMPLETED[before.state], f"{before.state.label} became {after.state.label}"
                 self._check_markers(number, is_commit=after.state is COMPLETE_COMMIT)
         self._check_progress()
 
     def _check_markers(self, number: int, *, is_commit: bool) -> None:
-        """A transaction that is over has the marker of its decision in every partition, and none of the other."""
+        """A completed transaction has the marker of its decision in every partition, and no other marker."""
         for partition, written in self.markers.items():
             verdicts = [verdict for each, _, verdict in written if each == number]
             assert is_commit in verdicts, f"{partition} has no marker of transaction {number}, which is over"
             assert (not is_commit) not in verdicts, f"{partition} has both markers of transaction {number}"
 
     def _check_progress(self) -> None:
-        """What is decided is on its way to its end: somebody is asked, waits, or writes."""
+        """A decided transaction makes progress: a marker request is in flight, waits for a retry, or its completion is being written."""
         now = self._coordinator
         if now.entry.facts.state in PREPARED and now.appended is None and not now.asked and not now.retries:
             overtaken = any(epoch > now.epoch for written in self.markers.values() for _, epoch, _ in written)
-            assert overtaken, f"{now.entry.facts.state.label} and nobody is at work"
+            assert overtaken, f"{now.entry.facts.state.label} and no work is pending"

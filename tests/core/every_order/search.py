@@ -1,7 +1,8 @@
-"""Every order of everything that can happen, up to a depth: each state is looked at once, however it was come to.
+"""Every order of all possible events, up to a depth: each state is checked once, however it was reached.
 
-A state is made again from the moves that lead to it, which costs less than to copy it. What must hold is asserted by the world itself.
-Source: the bounded exhaustive mode of model checkers (SPIN, Stateright), with the real rules in the place of a model.
+A state is rebuilt from the moves that lead to it, which is cheaper than copying it. The world itself asserts the
+invariants.
+Source: the bounded exhaustive mode of model checkers (SPIN, Stateright), with the real rules in place of a model.
 """
 
 import time
@@ -11,39 +12,43 @@ from typing import Protocol
 
 
 class World(Protocol):
-    """Something that moves can be made in."""
+    """A system in which moves can be made."""
 
     def moves(self) -> list[str]:
-        """Return what can happen now, always in the same order."""
+        """Return the possible moves, always in the same order."""
         ...
 
     def make(self, move: str) -> None:
-        """Let something happen. Raises AssertionError where something that must hold does not."""
+        """Make a move. Raises AssertionError if an invariant is violated."""
         ...
 
     def state(self) -> Hashable:
-        """Return everything that decides what can happen from here on."""
+        """Return everything that the future depends on."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """How far it went: all orders of `depth` moves were made, and `states` different states found (some of them one move further)."""
+    """How far the search went: all orders of `depth` moves were made, and `states` different states found (some of them
+    one move further).
+    """
 
     depth: int
     states: int
     moves: int
     cpu_seconds: float
     is_complete: bool
-    """Whether there is nothing further: no state has a move that leads to a new one."""
+    """Whether the search is complete: no state has a move that leads to a new one."""
 
 
 class Broken(AssertionError):
-    """What must hold does not, after these moves."""
+    """An invariant is violated after these moves."""
 
 
 def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) -> Searched:
-    """Make all moves in all orders, breadth first, until all of a depth are made or the time is over. Raises Broken with the shortest way to it."""
+    """Make all moves in all orders, breadth first, until a depth is complete or the time is up. Raises Broken with the
+    shortest sequence.
+    """
     began = time.process_time()
     seen = {new_world().state()}
     level: list[tuple[str, ...]] = [()]

@@ -1,9 +1,10 @@
-"""`make raft-properties`: play the seven properties of Apache Kafka's RaftEventSimulationTest, each with as many seeds as are asked for.
+"""`make raft-properties`: run the seven properties of Apache Kafka's RaftEventSimulationTest, each with the requested
+number of seeds.
 
     python -m tests.simulate.raft_properties [NAME ...] [--seeds 1000] [--first-seed 1] [--jobs N] [--minutes M]
 
-NAME may hold * and ?. What was broken is printed with the line that plays it again; at the end stands a table of all properties.
-Exit code: 0 nothing was broken, 1 something was, 3 wrong arguments.
+NAME may contain * and ?. A violation is printed with the line that replays it; the output ends with a table of all
+properties. Exit code: 0 no violation, 1 a violation, 3 wrong arguments.
 """
 
 import argparse
@@ -16,21 +17,21 @@ from fnmatch import fnmatch
 from multiprocessing import get_context
 
 from tests.simulate.raft_properties.seven import PROPERTIES
-from tests.simulate.raft_properties.total import Total, play_chunk
+from tests.simulate.raft_properties.total import Total, run_chunk
 
 CHUNK = 10
-"""So many seeds go to a process at a time."""
+"""The number of seeds per process and task."""
 SECONDS_BETWEEN_LINES = 15
 
 
 def main() -> int:
-    """Play what was chosen and say what came of it."""
+    """Run the selection and print the results."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulate.raft_properties", description=__doc__.split("\n\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=1000, help="seeds of each property (default: 1000)")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time (default: processors)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="say what came of it after so long, whether all seeds were played or not")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="print the results after so long, whether all seeds ran or not")
     given = parser.parse_args()
     chosen = [name for name in PROPERTIES if not given.names or any(fnmatch(name, pattern) for pattern in given.names)]
     if not chosen:
@@ -39,19 +40,19 @@ def main() -> int:
     last = given.first_seed + given.seeds
     chunks = [(name, first, min(first + CHUNK, last)) for first in range(given.first_seed, last, CHUNK) for name in chosen]
     totals = {name: Total() for name in chosen}
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        for done, (name, total) in enumerate(pool.map(play_chunk, chunks), 1):
+        for done, (name, total) in enumerate(pool.map(run_chunk, chunks), 1):
             totals[name].add(total)
             for line in total.broken:
                 print(line, flush=True)
             now = time.monotonic()
-            if now - told > SECONDS_BETWEEN_LINES or done == len(chunks):
-                told = now
+            if now - reported > SECONDS_BETWEEN_LINES or done == len(chunks):
+                reported = now
                 seeds = sum(each.seeds for each in totals.values())
                 rate = done / (now - began)
-                told_now = f"{seeds} of {given.seeds * len(chosen)} seeds, {seeds / (now - began):.1f}/s, {(len(chunks) - done) / rate:.0f} s left"
-                print(told_now, file=sys.stderr, flush=True)
+                progress = f"{seeds} of {given.seeds * len(chosen)} seeds, {seeds / (now - began):.1f}/s, {(len(chunks) - done) / rate:.0f} s left"
+                print(progress, file=sys.stderr, flush=True)
             if now - began > given.minutes * 60:
                 pool.shutdown(cancel_futures=True)
                 break
@@ -60,7 +61,7 @@ def main() -> int:
 
 
 def _table(totals: dict[str, Total]) -> Iterator[str]:
-    yield "| property | seeds | broken | CPU seconds | virtual seconds | looks at all invariants | most epochs |"
+    yield "| property | seeds | broken | CPU seconds | virtual seconds | checks of all invariants | most epochs |"
     yield "|---|---|---|---|---|---|---|"
     for name, each in totals.items():
         words = name.replace("_", " ")

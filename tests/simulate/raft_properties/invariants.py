@@ -1,6 +1,7 @@
-"""What must hold of a quorum after every event, and of what is committed at the end.
+"""Invariants of a quorum after every event, and of committed records at the end.
 
-An event is whatever a replica notes: a role, a write, a flush, a cut, a high watermark, a quorum-state on the disk, a snapshot.
+An event is anything that a replica emits: a role, a write, a flush, a truncation, a high watermark, a quorum-state on
+disk, a snapshot.
 Source: the invariants and the validation of org.apache.kafka.raft.RaftEventSimulationTest.
 """
 
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
     from tests.simulate.raft_properties.quorum import Quorum
 
 STORED_SOON_MS = 200
-"""An epoch is known at most so long before it is durable; a flush takes 2 ms. (Kafka's test stores it in the same moment.)"""
+"""The maximum time until a known epoch is durable; a flush takes 2 ms. (Kafka's test stores it immediately.)"""
 READ_BYTES = 1 << 20
 
 
 class Invariants:
-    """Those named in `left_out` are not looked at."""
+    """Invariants named in `left_out` are not checked."""
 
     def __init__(self, quorum: "Quorum", left_out: tuple[str, ...] = ()) -> None:
         self._quorum = quorum
@@ -40,10 +41,10 @@ class Invariants:
         self._up: dict[str, Member] = {}
         self._leading: int | None = None
         self.looks = 0
-        """How often all invariants were looked at."""
+        """How often all invariants were checked."""
 
     def check(self) -> None:
-        """Look at all of them."""
+        """Check all of them."""
         self.looks += 1
         self._up = {name: member for name in self._quorum.names if (member := self._quorum.running(name)) is not None}
         self._leading = self._quorum.leader_high_watermark(self._up.values())
@@ -53,7 +54,7 @@ class Invariants:
                 self._quorum.simulation.violation(invariant.__name__.replace("_", "-"), broken)
 
     def monotonic_high_watermark(self) -> str | None:
-        """What the leader of the highest epoch knows to be committed never becomes less."""
+        """The high watermark of the leader with the highest epoch never decreases."""
         known, former = self._leading, self._high_watermark
         if known is None:
             return None
@@ -61,7 +62,7 @@ class Invariants:
         return f"the high watermark goes from {former} to {known}" if known < former else None
 
     def monotonic_epoch(self) -> str | None:
-        """The epoch on a disk never goes back, and it is that of the replica."""
+        """The epoch on a disk never decreases, and equals that of the replica."""
         now_ms = self._quorum.simulation.now_ns // 1_000_000
         for name, stored in self._quorum.stored.items():
             former = self._epochs.get(name, 0)
@@ -78,7 +79,7 @@ class Invariants:
         return None
 
     def majority_reached_high_watermark(self) -> str | None:
-        """A majority of the voters has everything below the high watermark on its disks, whether they run or not. (Kafka's test: in its logs.)"""
+        """A majority of the voters has everything below the high watermark on disk, running or not. (Kafka's test: in their logs.)"""
         known = self._leading
         if known is None:
             return None
@@ -86,7 +87,7 @@ class Invariants:
         return None if len(reached) >= self._quorum.majority else f"only {reached} have reached {known}"
 
     def single_leader(self) -> str | None:
-        """An epoch has one leader, on whichever disk."""
+        """An epoch has one leader, on any disk."""
         for name, stored in self._quorum.stored.items():
             if stored.leader_id >= 0 and self._leaders.setdefault(stored.leader_epoch, stored.leader_id) != stored.leader_id:
                 return (
@@ -99,7 +100,7 @@ class Invariants:
         return None
 
     def snapshot_at_log_start(self) -> str | None:
-        """A log that does not begin at 0 begins at its earliest snapshot, and knows the epoch of what the snapshot ends with."""
+        """A log that does not begin at 0 begins at its earliest snapshot, and knows the epoch of the snapshot's last record."""
         for member in self._up.values():
             log, own = member.raft.quorum.log, member.config.node_id
             earliest = log.earliest_snapshot
@@ -114,12 +115,12 @@ class Invariants:
         return None
 
     def leader_never_loads_snapshot(self) -> str | None:
-        """Who leads was handed no snapshot since it does."""
+        """A leader loads no snapshot after its election."""
         loaded = [member.config.node_id for member in self._up.values() if member.is_writable and member.loads]
         return f"{loaded} lead, and were handed snapshots" if loaded else None
 
     def consistent_committed_data(self) -> None:
-        """What any replica has below the high watermark that it knows of is what all others have there, and had whenever this was asked."""
+        """Below its known high watermark every replica has the same records as all others, now and at every earlier check."""
         for member in self._quorum.all_running():
             known, offset = member.raft.high_watermark, member.raft.quorum.log.start_offset
             while known is not None and offset < known and (data := member.raft.store.read(offset, READ_BYTES, known)):

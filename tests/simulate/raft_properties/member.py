@@ -1,6 +1,7 @@
-"""A node that has a replica of the metadata log and nothing else: a counter in it, which whoever leads counts up, one record each.
+"""A node with only a replica of the metadata log: a counter in it, which the leader increments, one record each.
 
-The replica, its disk, its connections and the handlers of its requests are those of controllers and brokers. The counter is the next producer id.
+The replica, its disk, its connections and its request handlers are those of controllers and brokers. The counter is the
+next producer id.
 Source: org.apache.kafka.raft.ReplicatedCounter.
 """
 
@@ -47,16 +48,16 @@ class Member:
         self.is_up = False
         self.is_writable = False
         self.value = 0
-        """What the counter stands at: as committed, or, while this member leads, as written."""
+        """The value of the counter: as committed, or, on the leader, as written."""
         self.loads = 0
-        """How many snapshots were handed on since another was known to lead."""
+        """How many snapshots were loaded since another leader was known."""
         self._written: list[tuple[int, int]] = []
-        """(offset, value) of what was written in this reign."""
+        """(offset, value) of the records written in this epoch as leader."""
         self._has_metadata = False
         self._listeners = Listeners(self.shell)
 
     async def start(self) -> None:
-        """Read the log back and take part."""
+        """Load the log and join the quorum."""
         own_versions = spoken_versions(self._parts.release.controller_apis)
         self.raft = RaftNode(
             self.shell,
@@ -82,7 +83,7 @@ class Member:
         self.shell.tasks.spawn(self.snapshots.run(), "write-snapshots")
 
     async def stop(self) -> None:
-        """Let others lead, and go down."""
+        """Resign, and stop."""
         await self.raft.flush()
         await self.raft.hand_over()
         self.is_up = self.is_writable = False
@@ -97,14 +98,14 @@ class Member:
         return FinalizedFeatures({}, -1)
 
     def increment(self) -> None:
-        """Count one up, if this member leads."""
+        """Increment the counter, on the leader."""
         if self.is_writable and self.raft.is_active:
             self._write(ProducerIdsRecord(next_producer_id=self.value + 1))
 
-    # What the quorum says -----------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
-        """Follow the counter; it goes up by one with each record."""
+        """Follow the counter; it increases by one with each record."""
         for batch in batches:
             for record in () if batch.is_control else batch.records():
                 self._has_metadata = True
@@ -116,8 +117,8 @@ class Member:
     _known_until = 0
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Begin anew with what a snapshot says."""
-        assert not self.is_writable, "who leads knows everything already"
+        """Reset to the contents of a snapshot."""
+        assert not self.is_writable, "a leader already has all committed records"
         self.value, self._has_metadata, self._known_until = 0, True, snapshot.end_offset
         self.loads += 1
         for batch in batches:
@@ -125,11 +126,11 @@ class Member:
                 self.value = counted(cast(bytes, record.value)) or self.value
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
-        """Somebody else leads, or nobody."""
+        """There is another leader, or none."""
         self.loads = 0
 
     def on_lead(self, leader_epoch: int) -> None:
-        """Count from here."""
+        """Start counting."""
         self.is_writable, self._written = True, []
         if not self._has_metadata:
             for record in bootstrap_at(self._parts.release.metadata_version).records:
@@ -137,17 +138,17 @@ class Member:
             self._has_metadata = True
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
-        """Go back to what is committed."""
+        """Revert to the committed value."""
         self.is_writable = False
         kept = [value for offset, value in self._written if offset < high_watermark]
         undone = len(self._written) - len(kept)
         self.value = kept[-1] if kept else self.value - undone
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """What is written counts already."""
+        """Written records already count."""
 
     def on_readable(self, *, is_committed: bool) -> None:
-        """Others may read more."""
+        """More records are readable."""
         self.fetches.on_readable(is_committed=is_committed)
 
     def on_lost(self, reason: str, high_watermark: int) -> None:
@@ -169,18 +170,18 @@ class Member:
 
 
 def counted(value: bytes) -> int | None:
-    """Return what a record says the counter stands at; None for any other record."""
+    """Return the counter value of a record; None for any other record."""
     record = parse_record(value)
     return record.next_producer_id if isinstance(record, ProducerIdsRecord) else None
 
 
 async def live(member: Member) -> None:
-    """Be the process of a member: start, and raise what it dies of."""
+    """Run the process of a member: start, and raise its fatal error."""
     await member.start()
     raise await member.shell.failed()
 
 
 async def end(member: Member) -> None:
-    """Be the end of the process of a member."""
+    """End the process of a member."""
     await member.stop()
     await asyncio.sleep(0)

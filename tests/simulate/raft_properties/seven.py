@@ -1,4 +1,5 @@
-"""The seven properties, each a function of a seed that says how many voters and observers there are, and everything else.
+"""The seven properties, each a function of a seed that determines the number of voters and observers, and everything
+else.
 
 Source: the properties of org.apache.kafka.raft.RaftEventSimulationTest, by the same names.
 """
@@ -15,12 +16,12 @@ from tests.simulate.raft_properties.quorum import Quorum, network_settings
 
 RELEASE = "3.9"
 LOSES_COMMITTED = ("monotonic_epoch", "majority_reached_high_watermark")
-"""What the loss of one disk may break."""
+"""Invariants that the loss of one disk may violate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """What is played, and with how many; all ends are inside."""
+    """The function, and its numbers of nodes; all bounds are inclusive."""
 
     play: Callable[[Quorum, Random], None]
     voters: tuple[int, int] = (1, 5)
@@ -30,29 +31,29 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What came of one seed, if nothing was broken."""
+class PropertyResult:
+    """The result of one seed without a violation."""
 
     voters: int
     observers: int
     looks: int
-    """How often all invariants were looked at."""
+    """How often all invariants were checked."""
     epochs: int
-    """The highest epoch that somebody led."""
+    """The highest epoch with a leader."""
     end_offset: int
     virtual_ms: int
 
 
-def can_elect_initial_leader(quorum: Quorum, chance: Random) -> None:
-    """Somebody is elected, all know who, and all learn what is committed."""
+def can_elect_initial_leader(quorum: Quorum, rng: Random) -> None:
+    """A leader is elected, all members know it, and all learn what is committed."""
     quorum.run_until(quorum.has_consistent_leader)
     quorum.run_until(lambda: quorum.all_reached(10))
 
 
-def can_elect_new_leader_after_old_leader_failure(quorum: Quorum, chance: Random) -> None:
-    """The leader goes, in good order or not; the others elect another one and go on; then it comes back and catches up."""
+def can_elect_new_leader_after_old_leader_failure(quorum: Quorum, rng: Random) -> None:
+    """The leader leaves, cleanly or not; the others elect another one and continue; then it returns and catches up."""
     leader = led(quorum)
-    if chance.random() < 0.5:
+    if rng.random() < 0.5:
         quorum.shut_down(leader)
     else:
         quorum.kill(leader)
@@ -62,8 +63,8 @@ def can_elect_new_leader_after_old_leader_failure(quorum: Quorum, chance: Random
     quorum.run_until(lambda: quorum.all_reached(committed + 10))
 
 
-def can_recover_after_all_nodes_killed(quorum: Quorum, chance: Random) -> None:
-    """All lose their power at once; a majority that comes back goes on from what was committed."""
+def can_recover_after_all_nodes_killed(quorum: Quorum, rng: Random) -> None:
+    """All lose power at once; a restarted majority continues from the committed records."""
     led(quorum)
     committed = quorum.max_high_watermark()
     for name in quorum.names:
@@ -73,16 +74,16 @@ def can_recover_after_all_nodes_killed(quorum: Quorum, chance: Random) -> None:
     quorum.run_until(lambda: quorum.all_reached(committed + 10))
 
 
-def can_elect_new_leader_after_old_leader_partitioned_away(quorum: Quorum, chance: Random) -> None:
-    """The leader is cut off; the others go on without it."""
+def can_elect_new_leader_after_old_leader_partitioned_away(quorum: Quorum, rng: Random) -> None:
+    """The leader is partitioned; the others continue without it."""
     leader = led(quorum)
     quorum.part_from_all(leader)
     others = [name for name in quorum.names if name != leader]
     quorum.run_until(lambda: quorum.all_reached(20, others))
 
 
-def can_make_progress_if_majority_is_reachable(quorum: Quorum, chance: Random) -> None:
-    """Two voters and three do not reach each other: the three go on, and once they do, all catch up."""
+def can_make_progress_if_majority_is_reachable(quorum: Quorum, rng: Random) -> None:
+    """Two voters and three are partitioned: the three continue, and after healing all catch up."""
     led(quorum)
     minority, majority = quorum.voters[:2], quorum.voters[2:]
     quorum.part(minority, majority)
@@ -92,23 +93,23 @@ def can_make_progress_if_majority_is_reachable(quorum: Quorum, chance: Random) -
     quorum.run_until(lambda: quorum.all_reached(30))
 
 
-def can_make_progress_after_back_to_back_leader_failures(quorum: Quorum, chance: Random) -> None:
-    """The leader is cut off; as soon as there is another one, that one is, and the first can be reached again."""
+def can_make_progress_after_back_to_back_leader_failures(quorum: Quorum, rng: Random) -> None:
+    """The leader is partitioned; as soon as there is another one, that one is partitioned, and the first is healed."""
     leader = led(quorum)
     quorum.part_from_all(leader)
     quorum.run_until(lambda: quorum.latest_leader() not in (None, leader))
     following = quorum.latest_leader()
-    assert following is not None, "so it was a moment ago"
+    assert following is not None, "the condition held just before"
     quorum.mend()
     quorum.part_from_all(following)
     target = quorum.max_high_watermark() + 10
     quorum.run_until(lambda: quorum.any_reached(target))
 
 
-def can_recover_from_single_node_committed_data_loss(quorum: Quorum, chance: Random) -> None:
-    """Somebody loses its disk; once another leads, it comes back with an empty one and catches up."""
+def can_recover_from_single_node_committed_data_loss(quorum: Quorum, rng: Random) -> None:
+    """A member loses its disk; once there is another leader, it restarts with an empty one and catches up."""
     quorum.run_until(lambda: quorum.any_reached(10))
-    name = chance.choice([each for each in quorum.names if quorum.running(each) is not None])
+    name = rng.choice([each for each in quorum.names if quorum.running(each) is not None])
     quorum.kill_and_delete(name)
     quorum.run_until(lambda: quorum.latest_leader() != name and quorum.has_consistent_leader())
     committed = quorum.max_high_watermark()
@@ -117,11 +118,11 @@ def can_recover_from_single_node_committed_data_loss(quorum: Quorum, chance: Ran
 
 
 def led(quorum: Quorum) -> str:
-    """Return who leads, as soon as all know it and something is committed."""
+    """Return the leader, once all members know it and a record is committed."""
     quorum.run_until(quorum.has_consistent_leader)
     quorum.run_until(lambda: quorum.any_reached(10))
     leader = quorum.latest_leader()
-    assert leader is not None, "somebody leads"
+    assert leader is not None, "there is a leader"
     return leader
 
 
@@ -141,23 +142,23 @@ PROPERTIES = {
 }
 
 
-def play(name: str, seed: int, swap: Callable[[Parts], Parts] | None = None) -> Played:
-    """Play a property, if need be with other parts.
+def play(name: str, seed: int, swap: Callable[[Parts], Parts] | None = None) -> PropertyResult:
+    """Run a property, optionally with other parts.
 
-    Raises SimulationStopped where an invariant is broken or a member dies of a mistake, SimulationTimeLimit where nothing goes on any more.
-    Half the seeds vote as releases since 4.0 do, with a question before each election (KIP-996).
+    Raises SimulationStopped if an invariant is violated or a member fails by a bug, SimulationTimeLimit if there is no
+    progress. Half of the seeds use pre-vote, as releases since 4.0 do (KIP-996).
     """
     found = PROPERTIES[name]
-    chance = Random(f"{name}/{seed}")
-    voters, observers = chance.randint(*found.voters), chance.randint(*found.observers)
-    parts = Parts.for_release(release(RELEASE)).replacing(has_pre_vote=chance.random() < 0.5)
+    rng = Random(f"{name}/{seed}")
+    voters, observers = rng.randint(*found.voters), rng.randint(*found.observers)
+    parts = Parts.for_release(release(RELEASE)).replacing(has_pre_vote=rng.random() < 0.5)
     parts = parts if swap is None else swap(parts)
     spec = ClusterSpec(controllers=voters, brokers=max(1, observers), release=RELEASE, seed=seed)
     with Simulation(seed, network=network_settings(found.router_jitter_ms)) as simulation:
         quorum = Quorum(simulation, spec, parts, observers=observers, left_out=found.left_out)
-        found.play(quorum, chance)
+        found.play(quorum, rng)
         assert not simulation.violations, simulation.violations
-        return Played(
+        return PropertyResult(
             voters=voters,
             observers=observers,
             looks=quorum.invariants.looks,

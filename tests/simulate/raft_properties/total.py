@@ -1,17 +1,17 @@
-"""What comes of many seeds of a property, for the processes that share them."""
+"""Results of many seeds of a property, for the processes that share them."""
 
 import time
 from dataclasses import dataclass, field
 
-from tests.simulate.raft_properties.seven import Played, play
+from tests.simulate.raft_properties.seven import PropertyResult, play
 
 Chunk = tuple[str, int, int]
-"""The name of a property, its first seed, and the first one behind the last."""
+"""The name of a property, its first seed, and the end of its seeds."""
 
 
 @dataclass
 class Total:
-    """What came of the seeds of one property."""
+    """The results of the seeds of one property."""
 
     seeds: int = 0
     cpu_seconds: float = 0.0
@@ -21,7 +21,7 @@ class Total:
     most_epochs: int = 0
 
     def add(self, more: "Total") -> None:
-        """Take in what came of other seeds."""
+        """Add the results of other seeds."""
         self.seeds += more.seeds
         self.cpu_seconds += more.cpu_seconds
         self.broken += more.broken
@@ -30,21 +30,21 @@ class Total:
         self.most_epochs = max(self.most_epochs, more.most_epochs)
 
 
-def play_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
+def run_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
     name, first, end = chunk
     total = Total()
     for seed in range(first, end):
         began = time.process_time()
         try:
-            played: Played | None = play(name, seed)
-        except Exception as failure:  # a broken invariant, a member that died, or a standstill: all are what is looked for
-            played = None
+            result: PropertyResult | None = play(name, seed)
+        except Exception as failure:  # a violated invariant, a failed member, or no progress: all are findings
+            result = None
             again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"
             total.broken.append(f"BROKEN: {type(failure).__name__}: {failure}\n  {again}")
         total.cpu_seconds += time.process_time() - began
         total.seeds += 1
-        if played is not None:
-            total.looks += played.looks
-            total.virtual_ms += played.virtual_ms
-            total.most_epochs = max(total.most_epochs, played.epochs)
+        if result is not None:
+            total.looks += result.looks
+            total.virtual_ms += result.virtual_ms
+            total.most_epochs = max(total.most_epochs, result.epochs)
     return name, total
