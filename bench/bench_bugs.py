@@ -36,8 +36,8 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
         done = carry_out_carefully(Errand(name=scenario_name, seed=seed, terms=Terms(bugs=(name,))))
         spent += done.cpu_seconds
         if wanted & set(done.result.invariants_violated):
-            story = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
-            is_by_story = faults_of(scenario(scenario_name), seed, Mode.SIM) == story
+            drawn = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
+            is_by_story = faults_of(scenario(scenario_name), seed, Mode.SIM) == drawn
             caught_by = tuple(done.result.invariants_violated)
             return Hunt(is_found=True, seeds=number, cpu_seconds=round(spent, 2), caught_by=caught_by, is_by_story=is_by_story)
         if done.result.outcome != "ok" and not SHOWS_AT_ONCE.issuperset(done.result.invariants_violated):
@@ -60,9 +60,9 @@ def main() -> int:
     print(HEAD, flush=True)
     with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for name in names:
-            story = options.scenario or bug(name).story
-            hunts = pool.map(hunt, *zip(*((name, story, number, options.limit) for number in range(options.repetitions)), strict=True))
-            found = BugHunts(bug=name, story=story, hunts=tuple(hunts))
+            searched = options.scenario or bug(name).story
+            hunts = pool.map(hunt, *zip(*((name, searched, number, options.limit) for number in range(options.repetitions)), strict=True))
+            found = BugHunts(bug=name, story=searched, hunts=tuple(hunts))
             print(row(found), flush=True)
             if options.write:
                 write({**read(), name: found}.values())

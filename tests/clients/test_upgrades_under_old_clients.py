@@ -21,7 +21,7 @@ pytestmark = [
 JOURNEYS = (
     Journey(
         name="from_2_3_to_3_9_under_old_clients",
-        story="Brokers in ZooKeeper mode go from 2.3 to 3.9, binaries first and levels in a second round.",
+        summary="Brokers in ZooKeeper mode go from 2.3 to 3.9, binaries first and levels in a second round.",
         first="2.3",
         on_zookeeper=("2.8", "3.2", "3.9"),
         writers=tuple(name for name in WRITERS if name not in FORGETFUL),
@@ -30,7 +30,7 @@ JOURNEYS = (
     ),
     Journey(
         name="zookeeper_to_kraft_under_old_clients",
-        story="A cluster of 3.9 goes from ZooKeeper to KRaft, and on to 4.4.",
+        summary="A cluster of 3.9 goes from ZooKeeper to KRaft, and on to 4.4.",
         first="3.9",
         migrates=True,
         on_kraft=("4.4",),

@@ -22,7 +22,7 @@ SMALL_LOGS = {
 }
 
 
-def play(seed: int, **options: object) -> QuorumRun:
+def completed_run(seed: int, **options: object) -> QuorumRun:
     """Run once; any violation fails the test."""
     with Simulation(seed) as simulation:
         run = QuorumRun(simulation, seed, **options)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def play(seed: int, **options: object) -> QuorumRun:
 @pytest.mark.parametrize("seed", [3, 8])
 def test_three_controllers_keep_every_guarantee(seed: int) -> None:
     """Voters in the configuration, the whole log kept: Kafka's default."""
-    run = play(seed)
+    run = completed_run(seed)
     assert len(run.elected) >= 3, "the fault hit the leader"
 
 
@@ -72,7 +72,7 @@ def test_lagging_controllers_load_a_snapshot(seed: int) -> None:
     """If logs are cleaned continuously, a controller that was down for long finds that the leader's log begins behind
     its own end (KIP-630).
     """
-    run = play(seed, settings=SMALL_LOGS)
+    run = completed_run(seed, settings=SMALL_LOGS)
     assert run.emitted(SnapshotWritten) and run.emitted(SnapshotLoaded)
 
 
@@ -81,7 +81,7 @@ def test_voters_in_the_log_elect_as_well(seed: int) -> None:
     """kraft.version 1: the first voters come from the snapshot written by formatting, and go into the log with the
     first epoch (KIP-853).
     """
-    run = play(seed, first_voters=3, settings=SMALL_LOGS)
+    run = completed_run(seed, first_voters=3, settings=SMALL_LOGS)
     assert all(event.voters == "101,102,103" and event.kraft_version == 1 for event in run.emitted(VotersChanged))
     assert run.emitted(VotersChanged)
 
@@ -121,7 +121,7 @@ def test_static_voters_cannot_be_changed() -> None:
 
 def test_five_controllers_survive_two_failures() -> None:
     """A majority of five."""
-    play(1, controllers=5)
+    completed_run(1, controllers=5)
 
 
 def test_quorum_run_is_reproducible_byte_for_byte() -> None:

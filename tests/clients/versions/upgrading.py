@@ -95,7 +95,7 @@ class Journey:
     """The path of a cluster: release lines in ZooKeeper mode, then, if it migrates, release lines in KRaft mode."""
 
     name: str
-    story: str
+    summary: str
     first: str
     on_zookeeper: Sequence[str] = ()
     migrates: bool = False
@@ -114,7 +114,7 @@ class Journey:
         controllers = {f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT} for number in (101, 102, 103)}
         return Scenario(
             name=self.name,
-            story=self.story,
+            story=self.summary,
             must_exercise=PROVEN,
             play=self.play,
             faults=_no_faults,
