@@ -111,13 +111,13 @@ client-upgrades: setup ## Run old clients during an upgrade from 2.3 in ZooKeepe
 	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
 
 upgrades: setup ## Run the upgrade and migration scenarios as processes and embedded: ten to twenty minutes
-	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py tests/cluster/test_zookeeper_by_hand.py tests/apache_kafka/test_coming_up_in_zookeeper_mode.py $(ARGS)
+	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_scenarios.py tests/cluster/test_manual_zookeeper_faults.py tests/apache_kafka/test_startup_in_zookeeper_mode.py $(ARGS)
 
 probes: setup ## Compare responses of Apache Kafka and kraftsim about transactions: reference/probes.md; ARGS="--only WORDS" selects
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)
 
 streams: setup ## Build the Kafka Streams application of the interop tests, with Maven
-	@$(BIN)/python -m tests.clients.copying.java >/dev/null && echo "built: build/streams"
+	@$(BIN)/python -m tests.clients.transform_app.java >/dev/null && echo "built: build/streams"
 
 tools: ## Install tshark for some of the interop tests, if it is missing and the user is root
 	bash .ci/tools

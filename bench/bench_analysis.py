@@ -43,7 +43,7 @@ class Lines:
         self._encoder = LineEncoder("bench", node, 1)
         self._lines: list[bytes] = []
 
-    def note(self, t_ns: int, event: Event) -> None:
+    def emit(self, t_ns: int, event: Event) -> None:
         """Add a line."""
         self._lines.append(self._encoder.line(len(self._lines), t_ns, t_ns // 1_000_000, event))
 
@@ -67,13 +67,13 @@ def make_run(run: Path, event_count: int) -> int:
         producer_id = next(blocks[number], None)
         if producer_id is None:
             ends = {"first_producer_id": next_block, "next_producer_id": next_block + BLOCK_SIZE}
-            controller.note(t_ns, ProducerIdBlockAllocated(broker_id=number + 1, broker_epoch=1, offset=next_block, **ends))
-            brokers[number].note(t_ns + 500, ProducerIdBlockReceived(**ends))
+            controller.emit(t_ns, ProducerIdBlockAllocated(broker_id=number + 1, broker_epoch=1, offset=next_block, **ends))
+            brokers[number].emit(t_ns + 500, ProducerIdBlockReceived(**ends))
             blocks[number] = iter(range(next_block, next_block + BLOCK_SIZE))
             next_block += BLOCK_SIZE
             producer_id = next(blocks[number])
         answer = ProducerIdReturned(producer_id=0 if index == rounds // 2 else producer_id, producer_epoch=0, fresh=True, client_id="bench")
-        brokers[number].note(t_ns + 1_000, answer)
+        brokers[number].emit(t_ns + 1_000, answer)
         for each in range(3):
             offset, key = end_offsets[partition], f"line-{index}-{each}"
             sequence = {
@@ -85,18 +85,18 @@ def make_run(run: Path, event_count: int) -> int:
                 "crc": index,
             }
             log = {"topic": "lines-of-a-text", "partition": partition}
-            client.note(t_ns + 2_000 + each, RecordSent(client_id="bench", record_key=key, **log)) if each == 0 else None
+            client.emit(t_ns + 2_000 + each, RecordSent(client_id="bench", record_key=key, **log)) if each == 0 else None
             appended = BatchAppended(leader_epoch=0, first_offset=offset, last_offset=offset, size_bytes=120, **log, **sequence)
-            brokers[number].note(t_ns + 9_000 + each, appended)
-            client.note(t_ns + 20_000 + each, RecordAcknowledged(client_id="bench", record_key=key, offset=offset, **log))
-            final.note(rounds * 40_000, FinalRecord(offset=offset, record_key=key, broker=brokers[number].node, **log))
+            brokers[number].emit(t_ns + 9_000 + each, appended)
+            client.emit(t_ns + 20_000 + each, RecordAcknowledged(client_id="bench", record_key=key, offset=offset, **log))
+            final.emit(rounds * 40_000, FinalRecord(offset=offset, record_key=key, broker=brokers[number].node, **log))
             if each == 0:
                 batch = FinalBatch(first_offset=offset, last_offset=offset, is_control=False, broker=brokers[number].node, **log, **sequence)
-                final.note(rounds * 40_000, batch)
+                final.emit(rounds * 40_000, batch)
             end_offsets[partition] += 1
     for partition, end_offset in enumerate(end_offsets):
         log = {"topic": "lines-of-a-text", "partition": partition}
-        final.note(rounds * 40_000, FinalLog(log_start_offset=0, next_offset=end_offset, batch_count=end_offset, record_count=end_offset, **log))
+        final.emit(rounds * 40_000, FinalLog(log_start_offset=0, next_offset=end_offset, batch_count=end_offset, record_count=end_offset, **log))
     return sum(lines.write(run / "events") for lines in (*brokers, controller, client, final))
 
 

@@ -16,10 +16,10 @@ from concurrent.futures import ProcessPoolExecutor
 from bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
 from docs.bugs_page import HEAD, row
 from kraftsim.bugs.bug import BUGS, bug
-from kraftsim.campaign.errand import Errand, Terms, carry_out_carefully
+from kraftsim.campaign.campaign_job import CampaignJob, Terms, run_job_safely
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.search import faults_of
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 
 SHOWS_AT_ONCE = frozenset({"producer-snapshot-of-appended-only"})
 """Violated by the bug itself, long before it has an effect."""
@@ -33,7 +33,7 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
     spent = 0.0
     first = 1 + repetition * RANGE
     for number, seed in enumerate(range(first, first + limit), 1):
-        done = carry_out_carefully(Errand(name=scenario_name, seed=seed, terms=Terms(bugs=(name,))))
+        done = run_job_safely(CampaignJob(name=scenario_name, seed=seed, terms=Terms(bugs=(name,))))
         spent += done.cpu_seconds
         if wanted & set(done.result.invariants_violated):
             drawn = scenario(scenario_name).faults(stream(seed, "harness", 1, "faults"), Mode.SIM)
@@ -60,9 +60,9 @@ def main() -> int:
     print(HEAD, flush=True)
     with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for name in names:
-            searched = options.scenario or bug(name).story
+            searched = options.scenario or bug(name).scenario
             hunts = pool.map(hunt, *zip(*((name, searched, number, options.limit) for number in range(options.repetitions)), strict=True))
-            found = BugHunts(bug=name, story=searched, hunts=tuple(hunts))
+            found = BugHunts(bug=name, scenario=searched, hunts=tuple(hunts))
             print(row(found), flush=True)
             if options.write:
                 write({**read(), name: found}.values())

@@ -30,7 +30,7 @@ from protocol.messages.k00_produce import ACKS_ALL, PartitionProduceData, Produc
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records import Record
 from protocol.requests import request_chunks
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 BATCH_BYTES = (16 * KIBIBYTE, MEBIBYTE)
@@ -149,13 +149,13 @@ class Client:
 def loads(broker: Server, size_bytes: int, megabytes: int) -> Iterator[tuple[str, Cost]]:
     """Produce that many megabytes, then fetch all of them."""
     count, batch = megabytes * MEBIBYTE // size_bytes, batch_of(size_bytes)
-    with asking(broker.address) as asker:
-        asker.create_topic("t")
-        assert not asker.produce("t", batch).error_code, "the topic is there"
+    with broker_client(broker.address) as requester:
+        requester.create_topic("t")
+        assert not requester.produce("t", batch).error_code, "the topic is there"
         client, frame = Client(broker.address), produce_frame(batch)
         client.run(iter([frame] * IN_FLIGHT), IN_FLIGHT, 0)  # warm-up: the connection adapts to its first frames
         yield PRODUCE, cost(broker, count * size_bytes, lambda: client.run(iter([frame] * count), count, 0))
-        assert asker.produce("t", batch).base_offset == 1 + IN_FLIGHT + count, "every batch was appended"
+        assert requester.produce("t", batch).base_offset == 1 + IN_FLIGHT + count, "every batch was appended"
     fetches = iter([fetch_frame(offset, size_bytes) for offset in range(count)])
     yield FETCH, cost(broker, count * size_bytes, lambda: client.run(fetches, count, size_bytes))
 

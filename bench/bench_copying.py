@@ -82,24 +82,24 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
 
 def copy(bootstrap: str, source: str, sink: str, members: int, records: int) -> tuple[float, float]:
     """Return MB/s of input and transactions per second."""
-    copiers = [Member(bootstrap, sink, source, sink, f"{sink}-{number}") for number in range(members)]
-    for copier in copiers:
-        copier.start()
+    transform_workers = [Member(bootstrap, sink, source, sink, f"{sink}-{number}") for number in range(members)]
+    for transform_worker in transform_workers:
+        transform_worker.start()
     began, already, committed = time.perf_counter(), 0, 0
-    while (copied := sum(copier.copied for copier in copiers)) < records:
+    while (copied := sum(transform_worker.copied for transform_worker in transform_workers)) < records:
         if copied and not already:
-            began, already, committed = time.perf_counter(), copied, sum(copier.transactions for copier in copiers)
+            began, already, committed = time.perf_counter(), copied, sum(transform_worker.transactions for transform_worker in transform_workers)
         time.sleep(0.005)
         assert time.perf_counter() - began < 4 * GIVE_UP_SECONDS, f"{copied} of {records} are copied"
-        for copier in copiers:
-            if copier.failure is not None:
-                raise copier.failure
+        for transform_worker in transform_workers:
+            if transform_worker.failure is not None:
+                raise transform_worker.failure
     took = time.perf_counter() - began
-    for copier in copiers:
-        copier.is_over.set()
-    for copier in copiers:
-        copier.join(GIVE_UP_SECONDS)
-    transactions = sum(copier.transactions for copier in copiers) - committed
+    for transform_worker in transform_workers:
+        transform_worker.is_over.set()
+    for transform_worker in transform_workers:
+        transform_worker.join(GIVE_UP_SECONDS)
+    transactions = sum(transform_worker.transactions for transform_worker in transform_workers) - committed
     return (records - already) * RECORD_BYTES / MEGABYTE / took, transactions / took
 
 

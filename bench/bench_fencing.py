@@ -9,16 +9,16 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from bench.fencing.plays import (
+from bench.fencing.measurements import (
     CONDITIONS,
     aborted_needlessly,
-    awakening,
     doubled_where,
     fetched_after_rebalances,
     first_commit_to_old_brokers,
     takeover,
+    zombie_effects,
 )
-from kraftsim.cluster.copier import Point, Variant
+from kraftsim.cluster.transform_worker import Point, Variant
 
 TIMEOUTS_MS = (1000, 10_000, 60_000)
 PAUSES_MS = (500, 5000, 30_000)
@@ -58,9 +58,9 @@ def main() -> int:
 def _takeovers(timeouts: Iterable[int]) -> Iterable[tuple[object, ...]]:
     for timeout_ms in timeouts:
         found = takeover(dies=True, transaction_ms=timeout_ms)
-        yield "dies", timeout_ms, found.milliseconds, found.times_told_to_wait, found.memberships_lost
+        yield "dies", timeout_ms, found.milliseconds, found.retriable_errors, found.memberships_lost
     found = takeover(dies=False, transaction_ms=10_000)
-    yield "leaves the group", 10_000, found.milliseconds, found.times_told_to_wait, found.memberships_lost
+    yield "leaves the group", 10_000, found.milliseconds, found.retriable_errors, found.memberships_lost
 
 
 def _pauses() -> Iterable[tuple[object, ...]]:
@@ -69,22 +69,22 @@ def _pauses() -> Iterable[tuple[object, ...]]:
 
 
 def _awakenings() -> Iterable[tuple[object, ...]]:
-    plays = {
-        "as shipped": awakening(),
-        "the text's fencing": awakening(fencing="document"),
-        "an assignment that is a second old": awakening(fencing="copied-assignment"),
-        "no fencing": awakening(fencing="none"),
-        "an old consumer follows, as shipped": awakening(point=Point.OFFSETS_SENT, old_successor=True),
-        "an old consumer follows, the text's": awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing="document"),
-        "of tasks, then of threads: one bounce": awakening(old_zombie=True, variants=(Variant.PER_TASK, Variant.PER_THREAD)),
-        "of tasks that names its member, then of threads": awakening(variants=(Variant.PER_TASK, Variant.PER_THREAD)),
-        "brokers of 2.4": awakening(release_name="2.4", zookeeper=True),
-        "brokers of 2.5 that speak 2.3 to each other": awakening(
+    runs = {
+        "as shipped": zombie_effects(),
+        "the text's fencing": zombie_effects(fencing="document"),
+        "an assignment that is a second old": zombie_effects(fencing="copied-assignment"),
+        "no fencing": zombie_effects(fencing="none"),
+        "an old consumer follows, as shipped": zombie_effects(point=Point.OFFSETS_SENT, old_successor=True),
+        "an old consumer follows, the text's": zombie_effects(point=Point.OFFSETS_SENT, old_successor=True, fencing="document"),
+        "of tasks, then of threads: one bounce": zombie_effects(old_zombie=True, variants=(Variant.PER_TASK, Variant.PER_THREAD)),
+        "of tasks that names its member, then of threads": zombie_effects(variants=(Variant.PER_TASK, Variant.PER_THREAD)),
+        "brokers of 2.4": zombie_effects(release_name="2.4", zookeeper=True),
+        "brokers of 2.5 that speak 2.3 to each other": zombie_effects(
             release_name="2.5", zookeeper=True, settings={"inter.broker.protocol.version": "2.3"}
         ),
     }
-    for variant, found in plays.items():
-        yield variant, found.doubled, found.held_off, found.refused
+    for variant, found in runs.items():
+        yield variant, found.doubled, found.successor_errors, found.refused
 
 
 def _fetches() -> Iterable[tuple[object, ...]]:

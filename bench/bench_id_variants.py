@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-from bench.id_variants.lab import Found, Terms, simulate
 from bench.id_variants.node_tables import print_all
+from bench.id_variants.simulation import Found, Parameters, simulate
 from kraftsim.core.decision import Decision
 from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
@@ -32,7 +32,7 @@ def crash_loops(seed: int, seconds: float) -> Found:
     )
     found = Found()
     for crash_every_s in (0.0, 10.0, 1.0, 0.2):
-        found = simulate(Terms(seconds=seconds, crash_every_s=crash_every_s), seed)
+        found = simulate(Parameters(seconds=seconds, crash_every_s=crash_every_s), seed)
         when = f"{crash_every_s:g} s" if crash_every_s else "never"
         counts = f"{found.crashes:,} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled}"
         print(f"| {when} | {counts} | {found.years_left(seconds):,.0f} |", flush=True)
@@ -46,7 +46,7 @@ def prefetch(seed: int, seconds: float) -> None:
     )
     for rate in (100.0, 1000.0, 5000.0):
         for name, source in SOURCES.items():
-            found = simulate(Terms(seconds=min(seconds, 20.0), ids_per_second=rate, source=source, brokers=1), seed)
+            found = simulate(Parameters(seconds=min(seconds, 20.0), ids_per_second=rate, source=source, brokers=1), seed)
             print(f"| {name} | {rate:,.0f} | {found.refused:,} | {len(found.stalls_ms):,} | {max(found.stalls_ms, default=0)} |", flush=True)
 
 
@@ -55,7 +55,7 @@ def lost_answers(seed: int, seconds: float) -> None:
     print("\n| answers lost | the controller | blocks | ids used | ids burned unused | used twice |\n|---|---|---|---|---|---|")
     for lost_percent in (0, 10, 50):
         for repeats in (False, True):
-            found = simulate(Terms(seconds=seconds, lost_percent=lost_percent, repeats=repeats), seed)
+            found = simulate(Parameters(seconds=seconds, lost_percent=lost_percent, repeats=repeats), seed)
             kind = "repeats its answer" if repeats else "gives another block, as shipped"
             print(f"| {lost_percent} % | {kind} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled} |", flush=True)
 
@@ -64,7 +64,7 @@ def block_sizes(seed: int, seconds: float) -> None:
     """Print the effect of the block size."""
     print("\n| ids in a block | blocks | answered 14 | ids burned unused, a crash every 10 s |\n|---|---|---|---|")
     for size in (1, 10, 100, 1000, 100_000):
-        found = simulate(Terms(seconds=min(seconds, 20.0), block_size=size, crash_every_s=10.0), seed)
+        found = simulate(Parameters(seconds=min(seconds, 20.0), block_size=size, crash_every_s=10.0), seed)
         print(f"| {size:,} | {found.blocks:,} | {found.refused:,} | {found.unused:,} |", flush=True)
 
 

@@ -15,7 +15,7 @@ from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
-from kraftsim.explore.virtual import play_in_virtual_time
+from kraftsim.explore.virtual import run_in_virtual_time
 from kraftsim.world.simulated import Simulation
 
 SECONDS_OF_3_AND_3 = 0.25
@@ -50,7 +50,7 @@ def under_faults(name: str, controllers: int, workload: Mapping[str, int], seed:
     """Run one seed, checks included, and return its CPU seconds and its result."""
     request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, workload=workload, controllers=controllers)
     began = time.process_time()
-    result = play_in_virtual_time(request, None)
+    result = run_in_virtual_time(request, None)
     return time.process_time() - began, result
 
 

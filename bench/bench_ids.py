@@ -61,17 +61,17 @@ async def load(bootstrap: str, connections: int, in_flight: int, seconds: float)
     host, _, port = bootstrap.partition(":")
     loop = asyncio.get_running_loop()
     requesters = [Requester(in_flight) for _ in range(connections)]
-    for asker in requesters:
-        await loop.create_connection(lambda asker=asker: asker, host, int(port))  # type: ignore[misc]
+    for requester in requesters:
+        await loop.create_connection(lambda requester=requester: requester, host, int(port))  # type: ignore[misc]
     await asyncio.sleep(0.5)
-    before = [(asker.answered, asker.refused) for asker in requesters]
+    before = [(requester.answered, requester.refused) for requester in requesters]
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     took = time.perf_counter() - began
-    answered = sum(asker.answered - first for asker, (first, _) in zip(requesters, before, strict=True))
-    refused = sum(asker.refused - first for asker, (_, first) in zip(requesters, before, strict=True))
-    for asker in requesters:
-        asker.transport.abort()
+    answered = sum(requester.answered - first for requester, (first, _) in zip(requesters, before, strict=True))
+    refused = sum(requester.refused - first for requester, (_, first) in zip(requesters, before, strict=True))
+    for requester in requesters:
+        requester.transport.abort()
     await asyncio.sleep(0.1)
     return answered / took, (answered + refused) / took
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-HOUSE = Path(__file__).resolve().parent.parent
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
 STANDARD_LIBRARY = "import contextlib, dataclasses, enum, importlib, linecache, re, struct, typing"
 FIRST_USE = """
 request, response = protocol.request_class({key}), protocol.response_class({key})
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _fresh(before: str, measured: str) -> float:
     program = f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\nprint(perf_counter() - started)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=HOUSE, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 

@@ -204,7 +204,7 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
     return found
 
 
-def judge_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str]], findings: Findings) -> None:
+def check_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str]], findings: Findings) -> None:
     """Compare the acknowledged records with those read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
@@ -217,7 +217,7 @@ def judge_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str
         last[partition, name] = int(number)
 
 
-def judge_transactional(writers: list[TransactionalWriter], found: list[tuple[int, str]], findings: Findings) -> None:
+def check_transactional(writers: list[TransactionalWriter], found: list[tuple[int, str]], findings: Findings) -> None:
     """Compare the outcome of each transaction with what read_committed consumers read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
@@ -285,8 +285,8 @@ async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
             raise trouble[0]
         await asyncio.sleep(1)
         findings = Findings()
-        judge_idempotent(plain, await asyncio.to_thread(read_all, nodes.bootstrap, IDEMPOTENT, "read_committed"), findings)
-        judge_transactional(atomic, await asyncio.to_thread(read_all, nodes.bootstrap, TRANSACTIONAL, "read_committed"), findings)
+        check_idempotent(plain, await asyncio.to_thread(read_all, nodes.bootstrap, IDEMPOTENT, "read_committed"), findings)
+        check_transactional(atomic, await asyncio.to_thread(read_all, nodes.bootstrap, TRANSACTIONAL, "read_committed"), findings)
     finally:
         await nodes.stop()
     return say(console, killed, plain, atomic, findings, time.monotonic() - began)

@@ -50,7 +50,7 @@ def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
         first = leased.readings.first_sequence
         for sequence in (first, first + 1):
             leased.apply(LeasedMessage(producer_id=1, generation=drawn, sequence_number=sequence), 0)
-        last, following = (leased.judge(LeasedMessage(producer_id=1, generation=old, sequence_number=first + n)) for n in (1, 2))
+        last, following = (leased.check(LeasedMessage(producer_id=1, generation=old, sequence_number=first + n)) for n in (1, 2))
         if isinstance(last, Repeated):
             counts[REPEATED] = counts.get(REPEATED, 0) + 1
         elif following is NEXT:

@@ -53,7 +53,7 @@ class Writer:
 
     def longest(self, since: float, until: float) -> float:
         """Return the longest stall among the records that were acknowledged in a span of time."""
-        return max((took for heard, took in list(self.stalls) if since <= heard <= until), default=0.0)
+        return max((took for received, took in list(self.stalls) if since <= received <= until), default=0.0)
 
     def end(self) -> None:
         """Stop, and flush the records in flight."""
@@ -91,7 +91,7 @@ class Watch:
 
     def run(self, port: int) -> None:
         """Poll until dual write starts."""
-        from tests.apache_kafka.migrating import Znodes
+        from tests.apache_kafka.migration_nodes import Znodes
 
         znodes, copied_until = Znodes(port), -1
         while not self._stop.wait(0.01) and not self.dual_at:
@@ -131,7 +131,7 @@ class Times:
 
 def migrate(nodes: MigratedCluster, partitions: int) -> Times:
     """Migrate a cluster under load, and return the time of each phase."""
-    from tests.apache_kafka.migrating import Znodes
+    from tests.apache_kafka.migration_nodes import Znodes
 
     until(lambda: is_led(nodes), "there is a controller")
     admin = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap})
@@ -185,9 +185,9 @@ def create(admin: AdminClient, topics: list[str]) -> None:
     while missing:
         asked = admin.create_topics([NewTopic(name, PER_TOPIC, REPLICAS) for name in missing], operation_timeout=30, request_timeout=60)
         missing = []
-        for name, told in asked.items():
+        for name, answer in asked.items():
             try:
-                told.result(GIVE_UP_SECONDS)
+                answer.result(GIVE_UP_SECONDS)
             except confluent_kafka.KafkaException as refused:
                 if refused.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                     assert time.monotonic() < give_up_at, f"{name}: {refused}"
@@ -205,20 +205,20 @@ def restart(node: Node, change: Callable[[Node], None]) -> None:
 def is_led(nodes: MigratedCluster) -> bool:
     """Return whether all brokers have metadata of each other and of a controller: librdkafka refreshes only now and then."""
     try:
-        told = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10)
+        answer = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10)
     except confluent_kafka.KafkaException:
         return False
-    return len(told.brokers) == len(nodes.brokers) and told.controller_id >= 0
+    return len(answer.brokers) == len(nodes.brokers) and answer.controller_id >= 0
 
 
 def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:
     """Return whether all brokers are up and all replicas in sync."""
     try:
-        told = admin.list_topics(timeout=10)
+        answer = admin.list_topics(timeout=10)
     except confluent_kafka.KafkaException:
         return False
-    known = [topic for name, topic in told.topics.items() if not name.startswith("__")]
-    all_there = len(told.brokers) == brokers and len(known) == topics
+    known = [topic for name, topic in answer.topics.items() if not name.startswith("__")]
+    all_there = len(answer.brokers) == brokers and len(known) == topics
     return all_there and all(len(each.isrs) == REPLICAS and each.leader >= 0 for topic in known for each in topic.partitions.values())
 
 

@@ -19,8 +19,8 @@ from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
-from kraftsim.core.tiered_storage.copying import candidates
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, TopicIdPartition
+from kraftsim.core.tiered_storage.transform_app import candidates
 from kraftsim.node.broker.tiered_storage.archiving import pieces_of
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.node.log import PartitionLog
@@ -59,7 +59,7 @@ def fill(world: RealWorld, mebibytes: int, producers: int) -> PartitionLog:
 
 def described(log: PartitionLog) -> list[RemoteSegment]:
     """Return the closed segments of a log as remote segments."""
-    due = candidates(log.segments, copied_offset=-1, log_start_offset=0, last_stable_offset=log.log_end_offset)
+    due = candidates(log.segments, remote_end_offset=-1, log_start_offset=0, last_stable_offset=log.log_end_offset)
     return [
         RemoteSegment(
             segment_id=index.to_bytes(16, "big"),

@@ -12,19 +12,19 @@ import tracemalloc
 from pathlib import Path
 
 from bench.variants.plot import picture
-from bench.variants.workload import NEW, REPEATED, STORIES, Findings, play, remembered
+from bench.variants.workload import NEW, REPEATED, WORKLOADS, Findings, run_workload, state_of
 from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
 
 KINDS = {"five batches": ProducerStateManager, "latest batch": LatestBatchStateManager}
 PRODUCERS = (1, 10, 100, 1_000, 10_000, 100_000)
-STORY_PRODUCERS = 1_000
-STORY_BATCHES = 50
+WORKLOAD_PRODUCERS = 1_000
+WORKLOAD_BATCHES = 50
 BATCHES = 250_000
 """The total number of batches with very many producers."""
 SWEPT = ("answers are lost", "20 in flight, the broker starts again", "a producer goes astray")
 COLUMNS = (
-    *("what happens", "producers", "kind", "new", "duplicate, offset told", "46", "45", "acknowledged without offset"),
+    *("what happens", "producers", "kind", "new", "duplicate, with offset", "46", "45", "acknowledged without offset"),
     *("doubled", "lost", "false", "misplaced"),
 )
 DUPLICATE, OUT_OF_ORDER = "46 DUPLICATE_SEQUENCE_NUMBER", "45 OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -32,17 +32,17 @@ DUPLICATE, OUT_OF_ORDER = "46 DUPLICATE_SEQUENCE_NUMBER", "45 OUT_OF_ORDER_SEQUE
 
 def batches_each(producers: int) -> int:
     """Return the number of batches per producer: enough to fill the producer state, in bounded time."""
-    return max(min(STORY_BATCHES, BATCHES // producers), 2)
+    return max(min(WORKLOAD_BATCHES, BATCHES // producers), 2)
 
 
 def bytes_each(kind: str, producers: int, batches: int) -> float:
     """Return the bytes that the interpreter allocated for each producer."""
-    remembered(KINDS[kind], 1, 1)  # one-time allocations
+    state_of(KINDS[kind], 1, 1)  # one-time allocations
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        state = remembered(KINDS[kind], producers, batches)
+        state = state_of(KINDS[kind], producers, batches)
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         assert len(state.entries) == producers
@@ -51,13 +51,13 @@ def bytes_each(kind: str, producers: int, batches: int) -> float:
     return (after - before) / producers
 
 
-def row(story: str, producers: int, kind: str, found: Findings) -> str:
+def row(scenario: str, producers: int, kind: str, found: Findings) -> str:
     """Return one line of the table of errors."""
     answers = [found.answers[each] for each in (NEW, REPEATED, DUPLICATE, OUT_OF_ORDER)]
     counts = " | ".join(
         f"{count:,}" for count in (*answers, found.without_offset, found.doubled, found.lost, found.false_duplicates, found.misplaced)
     )
-    return f"| {story} | {producers:,} | {kind} | {counts} |"
+    return f"| {scenario} | {producers:,} | {kind} | {counts} |"
 
 
 def main() -> int:
@@ -73,15 +73,17 @@ def main() -> int:
     print(f"| {' | '.join(COLUMNS)} |")
     print(f"|{'---|' * len(COLUMNS)}", flush=True)
     harm = []
-    for story in STORIES:
-        found = {name: play(kind, story, STORY_PRODUCERS, STORY_BATCHES, options.seed)[0] for name, kind in KINDS.items()}
+    for scenario in WORKLOADS:
+        found = {name: run_workload(kind, scenario, WORKLOAD_PRODUCERS, WORKLOAD_BATCHES, options.seed)[0] for name, kind in KINDS.items()}
         for name, each in found.items():
-            print(row(story.name, STORY_PRODUCERS, name, each), flush=True)
-        harm.append((story.name, {name: each.doubled + each.lost + each.misplaced for name, each in found.items()}))
-    for story in (each for each in STORIES if each.name in SWEPT):
+            print(row(scenario.name, WORKLOAD_PRODUCERS, name, each), flush=True)
+        harm.append((scenario.name, {name: each.doubled + each.lost + each.misplaced for name, each in found.items()}))
+    for scenario in (each for each in WORKLOADS if each.name in SWEPT):
         for producers in sizes:
             for name, kind in KINDS.items():
-                print(row(story.name, producers, name, play(kind, story, producers, batches_each(producers), options.seed)[0]), flush=True)
+                print(
+                    row(scenario.name, producers, name, run_workload(kind, scenario, producers, batches_each(producers), options.seed)[0]), flush=True
+                )
 
     print("\n| producers | batches each | five batches, bytes each | latest batch, bytes each | ratio |")
     print("|---|---|---|---|---|", flush=True)

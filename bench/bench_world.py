@@ -49,7 +49,7 @@ class Responder(asyncio.Protocol):
             size, api_key, _, correlation_id = struct.unpack_from(">ihhi", data, position)
             position += size + 4
             if self.frame_events:
-                self.world.note(frame(FrameReceived, api_key, correlation_id))
+                self.world.emit(frame(FrameReceived, api_key, correlation_id))
             if api_key == FETCH:
                 asyncio.get_running_loop().call_later(FETCH_SECONDS, self.answer, api_key, correlation_id)
             else:
@@ -57,7 +57,7 @@ class Responder(asyncio.Protocol):
 
     def answer(self, api_key: int, correlation_id: int) -> None:
         if self.frame_events:
-            self.world.note(frame(FrameSent, api_key, correlation_id))
+            self.world.emit(frame(FrameSent, api_key, correlation_id))
         self.world.flush_events()
         self.transport.write(struct.pack(">ii", 104, correlation_id) + bytes(100))
 
@@ -173,13 +173,13 @@ def noting() -> float:
         root = Path(directory)
         world = real_world(run="run", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=1)
 
-        async def note() -> float:
+        async def emit() -> float:
             started = process_time()
             for _ in range(EVENTS):
-                world.note(event)
+                world.emit(event)
             return process_time() - started
 
-        spent = asyncio.run(note())
+        spent = asyncio.run(emit())
         world.close()
     return spent
 

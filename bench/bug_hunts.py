@@ -28,7 +28,7 @@ class BugHunts(msgspec.Struct, frozen=True, kw_only=True):
     """All repetitions for one bug in one scenario."""
 
     bug: str
-    story: str
+    scenario: str
     hunts: tuple[Hunt, ...]
 
 

@@ -49,8 +49,8 @@ class Cluster:
 @contextmanager
 def cluster(name: str, brokers: int = 1, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
     """Run a cluster of one kind: one controller and the brokers; a single node of Apache Kafka is both."""
-    told = {**SETTINGS, **(settings or {})}
-    with {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink}[name](brokers, told) as running:
+    answer = {**SETTINGS, **(settings or {})}
+    with {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink}[name](brokers, answer) as running:
         yield running
 
 

@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copying", action="store_true")
     settings = {}
-    if parser.parse_args().copying:
+    if parser.parse_args().transform_app:
         Dispatcher.serve_run = copy_every_frame  # type: ignore[method-assign,assignment]
         settings["kraftsim.large.frame.bytes"] = str(2**31 - 1)  # frames are joined from their parts
         log_reading.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport

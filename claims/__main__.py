@@ -13,15 +13,15 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from claims.checks import CHECKS, CLAIMS, INTEROP, TEST
 from claims.history import foreign_commits, measured_commit
 from claims.measured_tests import measure_tests
-from claims.play import CLAIMS, INTEROP, PLAYS, TEST
 from claims.record import Measured, Record, as_stored, read_record, write_record
 from claims.row import FAILED
+from claims.row_result import row_result
 from claims.rows import ROWS
-from claims.told import told
 
-HOUSE = Path(__file__).parents[1]
+PROJECT_ROOT = Path(__file__).parents[1]
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
         wanted = {name: None for name in wanted if name not in checks}
     found = {}
     if not options.write_only:
-        found = _measure([name for name in wanted if not (options.quick and name in PLAYS and PLAYS[name].again == CLAIMS)])
+        found = _measure([name for name in wanted if not (options.quick and name in CHECKS and CHECKS[name].again == CLAIMS)])
     record = read_record()
     record["checks"].update(found)
     used = {check for row in ROWS for check in row.checks}
@@ -60,7 +60,7 @@ def main() -> int:
 def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
     """Run each check, and return its result."""
     measured: dict[str, Measured] = {}
-    tests = [name for name in wanted if name not in PLAYS]
+    tests = [name for name in wanted if name not in CHECKS]
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     commit = measured_commit()
 
@@ -69,16 +69,16 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
 
     if tests:
         print(f"{len(tests)} tests and test files", flush=True)
-        for name, found in measure_tests(tests, HOUSE).items():
+        for name, found in measure_tests(tests, PROJECT_ROOT).items():
             keep(name, passed=found.passed, figures=found.figures, again=INTEROP if found.is_interop else TEST)
-    plays = [PLAYS[name] for name in wanted if name in PLAYS]
-    for place, play in enumerate(plays, 1):
+    check = [CHECKS[name] for name in wanted if name in CHECKS]
+    for place, run in enumerate(check, 1):
         began = time.process_time()
-        print(f"[{place}/{len(plays)}] {play.name}", end=" ... ", flush=True)
+        print(f"[{place}/{len(check)}] {run.name}", end=" ... ", flush=True)
         try:
-            keep(play.name, passed=True, figures=play.measure(), again=play.again)
+            keep(run.name, passed=True, figures=run.measure(), again=run.again)
         except (AssertionError, RuntimeError) as trouble:
-            keep(play.name, passed=False, figures={}, again=play.again)
+            keep(run.name, passed=False, figures={}, again=run.again)
             print(f"failed: {trouble}", end=" ")
         print(f"{time.process_time() - began:.1f} CPU s", flush=True)
     return measured
@@ -86,7 +86,7 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
 
 def _write_rows(record: Record) -> Iterable[str]:
     """Compute the rows of the record; return a line for each that is not shown."""
-    record["rows"] = [told(row, record["checks"]) for row in ROWS]
+    record["rows"] = [row_result(row, record["checks"]) for row in ROWS]
     return [f"{each['id']}: {each['measured']}" for each in record["rows"] if each["verdict"] == FAILED]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-HOUSE = Path(__file__).parents[1]
+PROJECT_ROOT = Path(__file__).parents[1]
 MAIN_LINE: Final = ("main", "origin/main")
 CHANGED: Final = "+"
 """Suffix of a commit: the measured code had further changes, which were committed with the figure."""
@@ -29,12 +29,12 @@ def foreign_commits(commits: Iterable[str]) -> list[str]:
 
 
 def _is_in_history(commit: str) -> bool:
-    result = subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=HOUSE, capture_output=True, check=False)
+    result = subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=PROJECT_ROOT, capture_output=True, check=False)
     return result.returncode == 0
 
 
 def _git(*words: str) -> str:
     try:
-        return subprocess.run(["git", *words], cwd=HOUSE, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(["git", *words], cwd=PROJECT_ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:
         return ""

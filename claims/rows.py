@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from claims import plays_ids, plays_state, plays_transactions
+from claims import checks_of_ids, checks_of_state, checks_of_transactions
 from claims.row import Row
 
 DOCUMENTS: Final = {
@@ -17,7 +17,7 @@ DOCUMENTS: Final = {
 COUNTS: Final = {"730": 34, "TS": 32, "758": 31, "LP": 32, "447": 40}
 """The number of claims of each document."""
 FILES: Final = ("kip_730", "empty_snapshots", "kip_758", "lease_pid", "kip_447")
-PLAYERS: Final = (plays_ids, plays_state, plays_transactions)
+PLAYERS: Final = (checks_of_ids, checks_of_state, checks_of_transactions)
 """Modules that register checks when they are imported."""
 
 

@@ -71,7 +71,7 @@ def row(hunted: BugHunts) -> str:
     caught = Counter(invariant for each in found for invariant in each.caught_by if invariant in bug(hunted.bug).caught_by)
     best = ", ".join(f"{invariant} ({count})" for invariant, count in caught.most_common(3))
     return (
-        f"| `{hunted.bug}` | `{hunted.story}` | {len(found)} of {len(hunted.hunts)}"
+        f"| `{hunted.bug}` | `{hunted.scenario}` | {len(found)} of {len(hunted.hunts)}"
         f" | {median(seeds):g} | {max(seeds)} | {median(spent):.1f} | {max(spent):.1f}"
         f" | {sum(each.is_by_story for each in found)} | {best or 'nothing'} |"
     )

@@ -15,9 +15,9 @@ from docs.claims_page import claims_page
 from docs.clients_page import clients_page
 from docs.log_lines_page import log_lines_page
 from docs.mutants_page import mutants_page
-from docs.personas_page import personas_page
 from docs.probes_page import probes_page
 from docs.protocol_pages import pages as protocol_pages
+from docs.releases_page import releases_page
 from docs.settings_page import settings_page
 from docs.tasks_page import tasks_page
 from docs.tiered_window_page import tiered_window_page, tiered_window_plot
@@ -162,7 +162,7 @@ def _faults() -> list[str]:
             words = (
                 _escaped(kind.about),
                 kind.aim,
-                ", ".join(kind.strikes_on),
+                ", ".join(kind.triggers_on),
                 ", ".join(kind.modes),
                 "<br>".join(f"`{param}`" for param in kind.params),
             )
@@ -204,7 +204,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "client-matrix.md": clients_page,
     "mutants.md": mutants_page,
-    "personas.md": personas_page,
+    "personas.md": releases_page,
     "log-lines.md": log_lines_page,
     "probes.md": probes_page,
     "producer-per-task.md": tasks_page,

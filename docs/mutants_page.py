@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from mutants.catalogue import mutants
-from mutants.hunt import Finding
 from mutants.mutant import BY_HAND, Mutant
+from mutants.mutation_run import Finding
 from mutants.reach import scenarios_of
 from mutants.results import read
 
@@ -62,23 +62,23 @@ def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
         f"- {len(found)} detected, {equivalent} survive because they are equivalent to the original code,"
         f" {len(pairs) - len(found) - equivalent} survive without a reason, {len(every) - len(pairs)} have not run yet."
     )
-    played = [finding for _, finding in found if finding.how]
+    finished = [finding for _, finding in found if finding.how]
     only_tests = [(mutant, finding) for mutant, finding in found if not finding.how]
     survived = [pair for pair in only_tests if pair[1].runs and not pair[0].equivalent]
     reasons = sum(bool(mutant.equivalent) for mutant, _ in only_tests)
     yield (
-        f"- {len(played)} detected by the campaign; {len(only_tests)} by tests only: {reasons} of these cannot fail in a scenario,"
+        f"- {len(finished)} detected by the campaign; {len(only_tests)} by tests only: {reasons} of these cannot fail in a scenario,"
         f" {len(survived)} survived the scenarios, and for {len(only_tests) - reasons - len(survived)} no scenario ran."
     )
     asked = [finding for _, finding in pairs if finding.test_cpu_seconds is not None]
     if asked:
         noticed = [finding.test_cpu_seconds or 0.0 for finding in asked if finding.test]
         yield f"- Tests detect {len(noticed)} of {len(asked)}, in {median(noticed):.1f} CPU seconds (median)."
-    if played:
-        runs, seconds = [finding.runs for finding in played], [finding.cpu_seconds for finding in played]
+    if finished:
+        runs, seconds = [finding.runs for finding in finished], [finding.cpu_seconds for finding in finished]
         of_runs, of_seconds = (f"median {median(figures):.1f}, most {max(figures):.0f}" for figures in (runs, seconds))
         yield f"- The campaign, until detection: runs: {of_runs}; CPU seconds: {of_seconds}."
-    for how, count in Counter(finding.how for finding in played).most_common():
+    for how, count in Counter(finding.how for finding in finished).most_common():
         yield f"- {count} by {HOW[how]}."
 
 

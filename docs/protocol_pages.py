@@ -23,7 +23,7 @@ from protocol.disk.producer_snapshot import ProducerSnapshot
 from protocol.disk.quorum_state import QuorumState
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.drift.facts import Facts, load_facts
-from protocol.drift.former_words import under_present_names
+from protocol.drift.former_names import under_present_names
 from protocol.errors import ErrorCode
 from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from protocol.messages.registry import declared_api_keys, request_class, response_class

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import cache
 
-from kraftsim.core.tiered_storage.boundary_window import Setting, chance_of_duplicate, least_harmful_silence_ms, roll_ms
-from kraftsim.world.chance import stream
+from kraftsim.core.tiered_storage.boundary_window import Setting, duplicate_probability, least_harmful_silence_ms, roll_ms
+from kraftsim.world.random_streams import stream
 
 MB, GB = 1 << 20, 1 << 30
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -22,7 +22,7 @@ CURVES = ((1, "#4c72b0"), (2, "#c44e52"), (4, "#55a868"), (8, "#8172b3"))
 
 
 def _probability(setting: Setting, silence_ms: float) -> float:
-    return chance_of_duplicate(setting, silence_ms, stream(1, "docs", 1, repr((setting, silence_ms))).random, TRIALS)
+    return duplicate_probability(setting, silence_ms, stream(1, "docs", 1, repr((setting, silence_ms))).random, TRIALS)
 
 
 def tiered_window_page() -> str:

@@ -37,30 +37,30 @@ def main() -> int:
             return 3
     if chosen.again:
         return _again(*chosen.again)
-    by_chance = chosen.by_chance or importlib.util.find_spec("atheris") is None
-    if by_chance and not chosen.by_chance:
+    at_random = chosen.at_random or importlib.util.find_spec("atheris") is None
+    if at_random and not chosen.at_random:
         print("atheris is not installed: inputs are mutated at random, without coverage guidance", flush=True)
-    broken = [name for name in names if _is_broken(name, chosen.seconds, by_chance=by_chance)]
+    broken = [name for name in names if _is_broken(name, chosen.seconds, at_random=at_random)]
     print(f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}", flush=True)
     return 1 if broken else 0
 
 
-def _is_broken(name: str, seconds: float, *, by_chance: bool) -> bool:
+def _is_broken(name: str, seconds: float, *, at_random: bool) -> bool:
     if name == EVERY_BYTE:
         return _every_byte() != 0
     if name == ANSWERS:
         return subprocess.run([sys.executable, "-m", "fuzz.answers", "--seconds", str(seconds)], check=False).returncode != 0
-    return _run(name, seconds, by_chance=by_chance) != 0
+    return _run(name, seconds, at_random=at_random) != 0
 
 
-def _run(name: str, seconds: float, *, by_chance: bool) -> int:
+def _run(name: str, seconds: float, *, at_random: bool) -> int:
     """Fuzz one target in its own process, and print the input that crashed the process, if any."""
     corpus = CORPUS / name
     corpus.mkdir(parents=True, exist_ok=True)
     for pattern in ARTIFACTS:
         for left in corpus.glob(pattern):
             left.unlink()
-    command = [sys.executable, "-m", "fuzz.one", name, str(seconds), str(corpus), *(["--by-chance"] if by_chance else [])]
+    command = [sys.executable, "-m", "fuzz.one", name, str(seconds), str(corpus), *(["--by-chance"] if at_random else [])]
     log = corpus / "log"
     with log.open("wb") as errors:  # atheris names every module that it instruments
         code = subprocess.run(command, check=False, stderr=errors).returncode

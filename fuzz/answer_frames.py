@@ -59,7 +59,7 @@ class FrameMaker:
     `left_out` is not sent. `names` and `ids` are those of real topics.
     """
 
-    dice: Random
+    rng: Random
     offered: Mapping[int, tuple[int, int]]
     names: Sequence[str]
     ids: Sequence[bytes]
@@ -90,7 +90,7 @@ class FrameMaker:
 
     def next(self) -> Asked:
         """Return the next frame: alternately constructed and mutated."""
-        pair = self.dice.choice(self._pairs)
+        pair = self.rng.choice(self._pairs)
         return self._constructed(*pair) if self._count % 2 else self._changed(*pair)
 
     def _number(self) -> int:
@@ -101,8 +101,8 @@ class FrameMaker:
         """Return a valid request with some bytes changed after its correlation id."""
         number = self._number()
         valid = self._examples(key, version)
-        data = self.dice.choice(valid)
-        body = mutated(self.dice, data[HEAD_BYTES:], [each[HEAD_BYTES:] for each in valid])[:CHANGED_BODY_BYTES_MAX]
+        data = self.rng.choice(valid)
+        body = mutated(self.rng, data[HEAD_BYTES:], [each[HEAD_BYTES:] for each in valid])[:CHANGED_BODY_BYTES_MAX]
         return Asked(key, version, number, _framed(pack(">hhi", key, version, number) + body))
 
     def _examples(self, key: int, version: int) -> list[bytes]:
@@ -121,8 +121,8 @@ class FrameMaker:
 
     def _envelope(self, version: int, number: int) -> Asked:
         """Return an Envelope around a constructed request."""
-        inner = self._frame(*self.dice.choice(self._inner), number, is_longest=False)[SIZE_BYTES:]
-        principal = build_principal(DefaultPrincipalData(principal_type="User", name=self.dice.choice(("ANONYMOUS", "bob", "x" * 30_000))))
+        inner = self._frame(*self.rng.choice(self._inner), number, is_longest=False)[SIZE_BYTES:]
+        principal = build_principal(DefaultPrincipalData(principal_type="User", name=self.rng.choice(("ANONYMOUS", "bob", "x" * 30_000))))
         body = EnvelopeRequest(request_data=inner, request_principal=principal, client_host_address=bytes((127, 0, 0, 1)))
         return Asked(int(ApiKey.ENVELOPE), version, number, b"".join(request_chunks(ApiKey.ENVELOPE, version, number, CLIENT_ID, body)))
 
@@ -130,13 +130,13 @@ class FrameMaker:
         cls = registry.request_class(key)
         layout = layout_of(cls, version)
         body = Values(self, is_longest).structure(layout)
-        client_id = MARKER if self.dice.randrange(20) == 0 else CLIENT_ID
+        client_id = MARKER if self.rng.randrange(20) == 0 else CLIENT_ID
         content = b"".join(request_chunks(key, version, number, client_id, body))[SIZE_BYTES:]
         content = content.replace(BEHIND_PLAIN, self._long_text(compact=False), LONG_TEXTS_MAX)
         return _framed(content.replace(BEHIND_COMPACT, self._long_text(compact=True), LONG_TEXTS_MAX) if layout.flexible else content)
 
     def _long_text(self, *, compact: bool) -> bytes:
-        text = self.dice.choice((*LONG_TEXTS, TOO_LONG) if compact else LONG_TEXTS)
+        text = self.rng.choice((*LONG_TEXTS, TOO_LONG) if compact else LONG_TEXTS)
         return (varint(len(text) + 1) if compact else pack(">h", len(text))) + text
 
 
@@ -150,22 +150,22 @@ class Values:
 
     def structure(self, layout: StructureLayout) -> Message:
         """Return a structure."""
-        dice = self.maker.dice
+        rng = self.maker.rng
         values = {each.name: self._value(each) for each in layout.fields}
         for each in layout.tags:
-            values[each.name] = default_of(each.declared) if dice.randrange(2) else self._value(each)
+            values[each.name] = default_of(each.declared) if rng.randrange(2) else self._value(each)
         made: Message = layout.cls(**values)
         return made
 
     def _value(self, each: PresentField) -> object:
-        dice = self.maker.dice
-        if each.nullable and dice.randrange(4) == 0:
+        rng = self.maker.rng
+        if each.nullable and rng.randrange(4) == 0:
             return None
         match each.type:
             case StructureLayout() as layout:
                 return self.structure(layout)
             case ArrayLayout(element):
-                size = 1 if self.is_longest else dice.choice(ARRAY_SIZES) if self.depth or dice.randrange(100) else LONG_ARRAY
+                size = 1 if self.is_longest else rng.choice(ARRAY_SIZES) if self.depth or rng.randrange(100) else LONG_ARRAY
                 inner = Values(self.maker, self.is_longest, self.depth + 1)
                 return [inner.structure(element) if isinstance(element, StructureLayout) else self._primitive(element) for _ in range(size)]
             case Primitive() as primitive:
@@ -173,26 +173,24 @@ class Values:
         raise AssertionError(f"{each.name} has no wire type")
 
     def _primitive(self, primitive: Primitive) -> object:
-        dice, maker = self.maker.dice, self.maker
+        rng, maker = self.maker.rng, self.maker
         match primitive:
             case Primitive.STRING | Primitive.USTRING:
                 return (
-                    MARKER
-                    if self.is_longest or dice.randrange(3) == 0
-                    else dice.choice((*maker.names, *maker.names, "", "user", "1", "retention.ms"))
+                    MARKER if self.is_longest or rng.randrange(3) == 0 else rng.choice((*maker.names, *maker.names, "", "user", "1", "retention.ms"))
                 )
             case Primitive.UUID:
-                return dice.choice((*maker.ids, bytes(16), bytes((255,)) * 16))
+                return rng.choice((*maker.ids, bytes(16), bytes((255,)) * 16))
             case Primitive.BOOLEAN:
-                return dice.randrange(2) == 1
+                return rng.randrange(2) == 1
             case Primitive.FLOAT64:
-                return dice.choice((0.0, -1.0, 1e308, float("nan"), float("inf")))
+                return rng.choice((0.0, -1.0, 1e308, float("nan"), float("inf")))
             case Primitive.BYTES:
-                return dice.choice((b"", b"\0" * 8, b"\xff" * 40_000 if dice.randrange(10) == 0 else b"x"))
+                return rng.choice((b"", b"\0" * 8, b"\xff" * 40_000 if rng.randrange(10) == 0 else b"x"))
             case Primitive.RECORDS:
                 return memoryview(b"")
         lowest, highest = INTEGER_RANGES[primitive]
-        number: int = dice.choice((0, 0, 1, 1, 2, 3, 4, 8, 16, 100, -1 if lowest else 0, lowest, highest))
+        number: int = rng.choice((0, 0, 1, 1, 2, 3, 4, 8, 16, 100, -1 if lowest else 0, lowest, highest))
         return min(max(number, lowest), highest)
 
 

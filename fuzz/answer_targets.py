@@ -2,7 +2,7 @@
 
 Most clusters must serve a healthy producer all the time. Principals with all permissions there do not
 send requests that legitimately end service (`LEFT_OUT`). Two further clusters get those requests, too,
-and are recreated when they no longer serve (`fuzz.obedient`).
+and are recreated when they no longer serve (`fuzz.disposable`).
 """
 
 import asyncio

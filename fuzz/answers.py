@@ -5,7 +5,7 @@
     python -m fuzz.answers --again HEX          one connection's input to each listener of fresh nodes
 
 Five clusters are tested at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
-and two whose clients may legitimately end service (`fuzz.obedient`). Clients are anonymous, admin with
+and two whose clients may legitimately end service (`fuzz.disposable`). Clients are anonymous, admin with
 all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
 """
 
@@ -34,7 +34,7 @@ from fuzz.answer_targets import (
     give_rights,
     prepared,
 )
-from fuzz.obedient import HANG_SECONDS, PAUSE_SECONDS, Obedient, restarted
+from fuzz.obedient import HANG_SECONDS, PAUSE_SECONDS, DisposableCluster, restarted
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed, NotReady
@@ -142,7 +142,7 @@ def again(asked: Asked) -> str:
     return f"again: .venv/bin/python -m fuzz.answers --again {asked.frame.hex()}"
 
 
-async def stay_healthy(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def produce_healthily(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
     """Produce one record after another as a healthy client, and measure the latency."""
     name = target.listeners[0].name.split(" broker")[0]
     rows = [TopicProduceData(name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())])]
@@ -174,11 +174,11 @@ async def keep_rights(target: Prepared, outcome: Outcome, has_more: Callable[[],
             outcome.broken.append(f"CreateAcls is not answered: {error!r}")
 
 
-async def watch(obedient: Obedient, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def watch(disposable: DisposableCluster, outcome: Outcome, has_more: Callable[[], bool]) -> None:
     """Check a cluster that may legitimately end its service."""
     while has_more() and not outcome.broken:
         await asyncio.sleep(PAUSE_SECONDS)
-        broken = await obedient.look()
+        broken = await disposable.look()
         if broken is not None:
             outcome.broken.append(broken)
 
@@ -186,37 +186,37 @@ async def watch(obedient: Obedient, outcome: Outcome, has_more: Callable[[], boo
 async def campaign(
     targets: list[Prepared],
     outcome: Outcome,
-    dice: Random,
+    rng: Random,
     has_more: Callable[[], bool],
-    obedient: Sequence[Obedient] = (),
+    disposable: Sequence[DisposableCluster] = (),
 ) -> None:
     """Run hostile clients on every listener of every cluster, with healthy producers in parallel."""
     async with asyncio.TaskGroup() as group:
-        for each in obedient:
+        for each in disposable:
             group.create_task(watch(each, outcome, has_more))
         for target in targets:
-            group.create_task(stay_healthy(target, outcome, has_more))
+            group.create_task(produce_healthily(target, outcome, has_more))
             if target.has_rules:
                 group.create_task(keep_rights(target, outcome, has_more))
-        for target in (*targets, *(each.target for each in obedient)):
+        for target in (*targets, *(each.target for each in disposable)):
             for listener in target.listeners:
-                maker = _maker(target, listener, dice)
+                maker = _maker(target, listener, rng)
                 for _ in range(listener.connections):
                     group.create_task(attack(listener, maker, outcome, has_more))
 
 
-async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, newest_only: bool = False) -> None:
+async def ask_each_once(target: Prepared, rng: Random, outcome: Outcome, *, newest_only: bool = False) -> None:
     """Send each listener one request of every API and version, or of the newest versions, with maximal texts."""
     for listener in target.listeners:
-        maker = _maker(target, listener, dice)
+        maker = _maker(target, listener, rng)
         todo = maker.each_once(newest_only=newest_only)
         await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
 
 
-async def refuse_each_once(target: Prepared, dice: Random, outcome: Outcome) -> None:
+async def refuse_each_once(target: Prepared, rng: Random, outcome: Outcome) -> None:
     """Send each listener one malformed request of every API and version."""
     for listener in target.listeners:
-        todo = _maker(target, listener, dice).each_truncated()
+        todo = _maker(target, listener, rng).each_truncated()
         await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
 
 
@@ -230,8 +230,8 @@ async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) 
             writer.transport.abort()
 
 
-def _maker(target: Prepared, listener: Listener, dice: Random) -> FrameMaker:
-    return FrameMaker(Random(dice.random()), listener.offered, target.names, target.ids, listener.left_out)
+def _maker(target: Prepared, listener: Listener, rng: Random) -> FrameMaker:
+    return FrameMaker(Random(rng.random()), listener.offered, target.names, target.ids, listener.left_out)
 
 
 def main() -> int:
@@ -252,7 +252,7 @@ def main() -> int:
 
 async def _run(chosen: argparse.Namespace, outcome: Outcome, directory: Path) -> int:
     running: list[ProcessCluster] = []
-    obedient: list[Obedient] = []
+    disposable: list[DisposableCluster] = []
     try:
         specs = clusters()
         steady = {name: spec for name, spec in specs.items() if name not in ARE_OBEDIENT}
@@ -262,14 +262,14 @@ async def _run(chosen: argparse.Namespace, outcome: Outcome, directory: Path) ->
             await cluster.start()
         targets = [await prepared(name, spec) for name, spec in steady.items()]
         for name in sorted(ARE_OBEDIENT):
-            obedient.append(Obedient(name, specs[name], directory))
-            await obedient[-1].start()
+            disposable.append(DisposableCluster(name, specs[name], directory))
+            await disposable[-1].start()
         if chosen.again:
-            targets += [each.target for each in obedient]
-            return await _again(bytes.fromhex(chosen.again), targets, running, obedient)
-        return await _measured(chosen, outcome, targets, running, obedient)
+            targets += [each.target for each in disposable]
+            return await _again(bytes.fromhex(chosen.again), targets, running, disposable)
+        return await _measured(chosen, outcome, targets, running, disposable)
     finally:
-        for cluster in (*running, *(each.cluster for each in obedient)):
+        for cluster in (*running, *(each.cluster for each in disposable)):
             await cluster.stop()
 
 
@@ -278,17 +278,17 @@ async def _measured(
     outcome: Outcome,
     targets: list[Prepared],
     running: list[ProcessCluster],
-    obedient: list[Obedient],
+    disposable: list[DisposableCluster],
 ) -> int:
-    dice = Random(chosen.seed)
+    rng = Random(chosen.seed)
     warm_up = Outcome()
     for target in targets:
         # A node compiles a codec at its first use, and the variant that reports the malformed field at its first error.
-        await ask_each_once(target, dice, warm_up)
-        await refuse_each_once(target, dice, warm_up)
+        await ask_each_once(target, rng, warm_up)
+        await refuse_each_once(target, rng, warm_up)
     fresh = _resident_bytes(running)
     warm_up_end = time.monotonic() + WARM_UP_SECONDS
-    await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end, obedient)
+    await campaign(targets, warm_up, rng, lambda: time.monotonic() < warm_up_end, disposable)
     outcome.broken += warm_up.broken
     outcome.last |= warm_up.last
     before = _resident_bytes(running)
@@ -300,15 +300,15 @@ async def _measured(
     def has_more() -> bool:
         return bool(outcome.frames < frames and time.monotonic() - started < seconds_max)
 
-    await campaign(targets, outcome, dice, has_more, obedient)
+    await campaign(targets, outcome, rng, has_more, disposable)
     line.cancel()
     seconds = time.monotonic() - started
     await asyncio.sleep(AT_REST_SECONDS)
     after = _resident_bytes(running)
-    dead = _dead([*running, *(each.cluster for each in obedient)])
+    dead = _dead([*running, *(each.cluster for each in disposable)])
     if not dead:
         outcome.broken += await _why_not_restarted(running)
-    directories = [*(each.directory for each in running), *(one for each in obedient for one in each.directories)]
+    directories = [*(each.directory for each in running), *(one for each in disposable for one in each.directories)]
     failures = _failures(directories)
     outcome.broken += [f"{count} x {failure}" for failure, count in failures.items() if not failure.startswith(NOT_ENCODED)]
     outcome.broken += [
@@ -324,7 +324,7 @@ async def _measured(
     print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
     for what, value in _rows(outcome, seconds, dead, (fresh, before, after), failures):
         print(f"| {what:34} | {value} |")
-    for each in obedient:
+    for each in disposable:
         for why, count in each.renewals.most_common():
             print(f"| {f'{each.name}, started again':34} | {count} x {why} |")
         peaks = ", ".join(f"{name} {peak / MEGABYTE:.0f} MB" for name, peak in each.peaks.items())
@@ -376,7 +376,7 @@ async def _progress(outcome: Outcome, started: float, running: list[ProcessClust
             outcome.broken.append(f"ended: {', '.join(dead)}")
 
 
-async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster], obedient: list[Obedient]) -> int:
+async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster], disposable: list[DisposableCluster]) -> int:
     for target in targets:
         for listener in target.listeners:
             reader, writer = await asyncio.open_connection(listener.host, listener.port)
@@ -389,7 +389,7 @@ async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessClu
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 print(f"{listener.name}: {error!r}")
             writer.transport.abort()
-    everything = [*running, *(each.cluster for each in obedient)]
+    everything = [*running, *(each.cluster for each in disposable)]
     dead = _dead(everything)
     failures = _failures([each.directory for each in everything])
     print(*failures, f"ended: {', '.join(dead)}" if dead else "all nodes are running", sep="\n")

@@ -38,7 +38,7 @@ class FileKind:
     parse: Callable[[bytes], Any]
     build: Callable[[Any], bytes] | None
     files: tuple[str, ...] = ()
-    mend: Callable[[bytes], bytes] | None = None
+    heal: Callable[[bytes], bytes] | None = None
 
 
 def _with_right_checksum(data: bytes) -> bytes:
@@ -87,7 +87,7 @@ def check_file(data: bytes) -> None:
     if not data:
         return
     kind, content = KINDS[data[0] % len(KINDS)], data[1:]
-    found = kind.parse(content if kind.mend is None else kind.mend(content))
+    found = kind.parse(content if kind.heal is None else kind.heal(content))
     if kind.build is not None:
         try:
             again = _build(kind, found)

@@ -14,29 +14,29 @@ CHANGES_MAX = 4
 INPUT_BYTES_MAX = 8192
 
 
-def mutated(dice: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+def mutated(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     """Return data with one to four changes."""
     changed = bytearray(data)
-    for _ in range(dice.randint(1, CHANGES_MAX)):
-        position = dice.randrange(len(changed) + 1)
-        match dice.randrange(8):
+    for _ in range(rng.randint(1, CHANGES_MAX)):
+        position = rng.randrange(len(changed) + 1)
+        match rng.randrange(8):
             case 0 if position < len(changed):
-                changed[position] = dice.choice(EXTREME_BYTES)
+                changed[position] = rng.choice(EXTREME_BYTES)
             case 1 if position < len(changed):
-                changed[position] = dice.randrange(256)
+                changed[position] = rng.randrange(256)
             case 2 if position < len(changed):
-                changed[position] ^= 1 << dice.randrange(8)
+                changed[position] ^= 1 << rng.randrange(8)
             case 3:
-                number = dice.choice(EXTREMES)
+                number = rng.choice(EXTREMES)
                 changed[position : position + len(number)] = number
             case 4:
-                del changed[position : position + dice.randint(1, 8)]
+                del changed[position : position + rng.randint(1, 8)]
             case 5:
-                changed[position:position] = changed[position : position + dice.randint(1, 32)]
+                changed[position:position] = changed[position : position + rng.randint(1, 32)]
             case 6:
                 del changed[position:]
             case _:
-                other = dice.choice(others)
-                start = dice.randrange(len(other) + 1)
-                changed[position:position] = other[start : start + dice.randint(1, 64)]
+                other = rng.choice(others)
+                start = rng.randrange(len(other) + 1)
+                changed[position:position] = other[start : start + rng.randint(1, 64)]
     return bytes(changed[:INPUT_BYTES_MAX])

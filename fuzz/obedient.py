@@ -35,7 +35,7 @@ PRODUCE_SECONDS = 3.0
 
 
 @dataclass(slots=True)
-class Obedient:
+class DisposableCluster:
     """One such cluster. `renewals` counts the reasons for its restarts."""
 
     name: str

@@ -123,11 +123,11 @@ def _at_random(run: Run, name: str, seeds: list[bytes], corpus: Path) -> None:
     from fuzz.mutation import mutated
 
     resource.setrlimit(resource.RLIMIT_AS, (RESIDENT_MIB_MAX << 20, RESIDENT_MIB_MAX << 20))
-    dice = Random(f"{name} {os.environ.get('FUZZ_SEED', '')}")
+    rng = Random(f"{name} {os.environ.get('FUZZ_SEED', '')}")
     last = corpus / "last"
     corpus.mkdir(parents=True, exist_ok=True)
     while True:
-        data = mutated(dice, dice.choice(seeds), seeds)
+        data = mutated(rng, rng.choice(seeds), seeds)
         if len(data) > INPUT_BYTES_MAX // 2:
             last.write_bytes(data)
         run.one(data)

@@ -15,9 +15,9 @@ import sys
 from fnmatch import fnmatch
 
 from kraftsim.cli.progress import progress
-from mutants.campaign import Budget, current, failing_controls, hunt_all, is_open, unclean_controls
+from mutants.campaign import Budget, current, failing_controls, is_open, run_mutants, unclean_controls
 from mutants.catalogue import mutants
-from mutants.hunt import Finding
+from mutants.mutation_run import Finding
 from mutants.results import RESULTS, read, write
 
 
@@ -54,15 +54,15 @@ def main() -> int:
             advance(not is_open(finding, budget))
             print(_line(finding), flush=True)
 
-        hunt_all(open_hunts, budget, jobs=given.jobs, done=done, known=still_hold)
+        run_mutants(open_hunts, budget, jobs=given.jobs, done=done, known=still_hold)
     found = [results[each.name] for each in chosen]
     fresh = [finding for finding in found if finding != still_hold.get(finding.name)]
     failing = failing_controls(fresh, jobs=given.jobs)
     for test in failing:
         print(f"FAILS without a mutant: {test}", flush=True)
     unclean = unclean_controls([] if given.stage == "tests" else fresh, {each.name: each.release for each in chosen}, jobs=given.jobs)
-    for release, story, seed in unclean:
-        print(f"NOT CLEAN without a mutant: {story}, seed {seed}{f', release {release}' if release else ''}", flush=True)
+    for release, scenario, seed in unclean:
+        print(f"NOT CLEAN without a mutant: {scenario}, seed {seed}{f', release {release}' if release else ''}", flush=True)
     equivalent = {each.name for each in chosen if each.equivalent}
     wrong = [each.name for each in found if (bool(each.how) if each.name in equivalent else not each.is_found)]
     print(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from mutants.first_look import HOUSE, Noticed
-from mutants.hunt import Finding
 from mutants.mutant import Mutant
+from mutants.mutation_run import Finding
 from mutants.results import digest_of
+from mutants.unit_stage import PROJECT_ROOT, Detected
 
 CONTROLS_AT_A_TIME = 20
 AT_A_TIME = 16
@@ -32,17 +32,17 @@ class Budget:
     """Run scenarios also for mutants that a test has detected."""
 
 
-class HuntFailed(RuntimeError):
+class MutationRunFailed(RuntimeError):
     """The process of a mutation run ended without a result; the message is its last output."""
 
 
-def hunt_all(
+def run_mutants(
     chosen: Sequence[Mutant], budget: Budget, *, jobs: int, done: Callable[[Finding], None], known: Mapping[str, Finding] | None = None
 ) -> None:
-    """Run the mutants in parallel; `done` is called after each stage. Stages with a `known` result are skipped. Raises HuntFailed."""
+    """Run the mutants in parallel; `done` is called after each stage. Stages with a `known` result are skipped. Raises MutationRunFailed."""
     found = {each.name: (known or {}).get(each.name) or _nothing_yet(each) for each in chosen}
     for (_, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
-        for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Noticed]), strict=True):
+        for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Detected]), strict=True):
             found[name] = replace(found[name], test=noticed.test, test_said=noticed.said, test_cpu_seconds=noticed.cpu_seconds)
             done(found[name])
     order = (["--stories", each.name, str(budget.runs), str(budget.cpu_seconds)] for each in chosen if is_open(found[each.name], budget))
@@ -67,7 +67,7 @@ def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterat
 
 
 def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
-    """Run every test that detected a mutant without any mutant, and return those that still fail. Raises HuntFailed."""
+    """Run every test that detected a mutant without any mutant, and return those that still fail. Raises MutationRunFailed."""
     tests = sorted({each.test for each in findings if each.test})
     pieces = [tests[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(tests), CONTROLS_AT_A_TIME)]
     said = _side_by_side((["--control-tests", *piece] for piece in pieces), jobs)
@@ -75,10 +75,10 @@ def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
 
 
 def unclean_controls(findings: Sequence[Finding], releases: Mapping[str, str], *, jobs: int) -> list[tuple[str, str, int]]:
-    """Run every (release, scenario, seed) that detected a mutant without any mutant; return those that fail. Raises HuntFailed."""
-    played = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.how})
-    pieces = [played[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(played), CONTROLS_AT_A_TIME)]
-    orders = (["--control", *(f"{release}/{story}/{seed}" for release, story, seed in piece)] for piece in pieces)
+    """Run every (release, scenario, seed) that detected a mutant without any mutant; return those that fail. Raises MutationRunFailed."""
+    finished = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.how})
+    pieces = [finished[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(finished), CONTROLS_AT_A_TIME)]
+    orders = (["--control", *(f"{release}/{scenario}/{seed}" for release, scenario, seed in piece)] for piece in pieces)
     return sorted(each for _, said in _side_by_side(orders, jobs) for each in msgspec.json.decode(said, type=list[tuple[str, str, int]]))
 
 
@@ -114,8 +114,8 @@ def _ended(waiting: dict[Future[bytes], list[str]]) -> Iterator[tuple[list[str],
 
 
 def _in_a_process(arguments: list[str]) -> bytes:
-    done = subprocess.run([sys.executable, "-m", "mutants.one", *arguments], capture_output=True, check=False, cwd=HOUSE)
+    done = subprocess.run([sys.executable, "-m", "mutants.one", *arguments], capture_output=True, check=False, cwd=PROJECT_ROOT)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
-        raise HuntFailed(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
+        raise MutationRunFailed(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
     return lines[-1]

@@ -170,7 +170,7 @@ def _is_step(statement: ast.stmt) -> bool:
     """Return whether a statement can be omitted: a call, or an assignment to a value that outlives the function; not an emitted event."""
     if isinstance(statement, ast.Expr):
         called = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
-        return isinstance(called, ast.Call) and not ast.unparse(called.func).endswith("note")
+        return isinstance(called, ast.Call) and not ast.unparse(called.func).endswith("emit")
     if isinstance(statement, ast.Assign):
         return all(isinstance(target, ast.Attribute) for target in statement.targets)
     return False

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from mutants.catalogue import mutant_named
-from mutants.first_look import Noticed, fails_by_itself, looks
-from mutants.hunt import Finding, hunt, is_clean
-from mutants.judges import isolate_oracles
+from mutants.mutation_run import Finding, is_clean, run_mutant
+from mutants.oracles import isolate_oracles
 from mutants.results import digest_of
+from mutants.unit_stage import Detected, failing_without_mutant, run_unit_stage
 
 MEMORY_BYTES = 3 << 30
 """A memory limit, because a mutant may allocate without bounds."""
@@ -28,23 +28,23 @@ def main() -> None:
     print("\n" + msgspec.json.encode(VERBS[verb](*words)).decode())
 
 
-def _tests(*names: str) -> list[Noticed]:
-    return looks([mutant_named(name) for name in names])
+def _tests(*names: str) -> list[Detected]:
+    return run_unit_stage([mutant_named(name) for name in names])
 
 
 def _scenarios(name: str, runs: str, cpu_seconds: str) -> Finding:
     mutant = mutant_named(name)
     isolate_oracles()
-    return hunt(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
+    return run_mutant(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
 
 
 def _control_tests(*tests: str) -> list[str]:
-    return fails_by_itself(tests)
+    return failing_without_mutant(tests)
 
 
-def _control(*played: str) -> list[tuple[str, str, int]]:
-    parts = (each.split("/") for each in played)
-    return [(release, story, int(seed)) for release, story, seed in parts if not is_clean(story, int(seed), release)]
+def _control(*finished: str) -> list[tuple[str, str, int]]:
+    parts = (each.split("/") for each in finished)
+    return [(release, scenario, int(seed)) for release, scenario, seed in parts if not is_clean(scenario, int(seed), release)]
 
 
 VERBS: Final[Mapping[str, Callable[..., object]]] = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from mutants.hunt import Finding
 from mutants.mutant import Mutant
+from mutants.mutation_run import Finding
 from mutants.patching import source_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "mutants.json"

@@ -13,10 +13,10 @@ Protocol-Aware Recovery (2018).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS, SMALL_BLOCKS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS, SMALL_BLOCKS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ WORK_MS = int(WORK_SECONDS * 1000)
 WORKLOAD = {"askers": 2, "ids_per_asker": 200, "ids_after": 60, "work_ms": WORK_MS}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request producer ids while disks fail, heal, and request more; invariants are checked from the events."""
     ids: list[int] = []
     await stage.wait_for_leader()
@@ -36,18 +36,18 @@ async def play(stage: Stage) -> None:
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw a schedule: over sockets kills; in simulation a disk that fails a flush, or bit rot. The leader is restarted once in any case."""
-    takes_over = _restart(LEADER_WORD, WORK_MS - random.randint(200, 600), random.randint(700, 1000))
+    takes_over = _restart(LEADER_TARGET, WORK_MS - random.randint(200, 600), random.randint(700, 1000))
     if mode is not Mode.SIM:
         return (_restart(random.choice(CONTROLLERS), random.randint(300, WORK_MS // 2), random.randint(200, 600)), takes_over)
     return (*random.choice((_failed_flush, _bit_rot))(random), takes_over)
@@ -82,7 +82,7 @@ def _restart(target: str, at_ms: int, after_ms: int, *, power_loss: bool = False
 
 SCENARIO = Scenario(
     name="a_disk_cannot_be_trusted",
-    story="A controller's disk fails a flush or returns corrupt data: the controller stays down, and no acknowledged record is lost.",
+    summary="A controller's disk fails a flush or returns corrupt data: the controller stays down, and no acknowledged record is lost.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -92,7 +92,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     brokers=1,

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, OnEvent, OnState, Trigger
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Wanted = dict[str, dict[str, str]]
 """Topic -> configurations that were set last and not deleted."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Change metadata under faults, restart a broker, and compare the brokers' metadata with the acknowledged changes."""
     acknowledged: Wanted = {}
     numbers = range(1, stage.workload("administrators") + 1)
@@ -46,15 +46,15 @@ async def play(stage: Stage) -> None:
     last = stage.spec.broker_names[-1]
     await stage.restart(last)
     await stage.wait_for_brokers()
-    looker = Administrator(stage.workplace("looker"))
+    looker = Administrator(stage.client_host("looker"))
     for broker_id in range(1, stage.spec.brokers + 1):
         await within(stage, f"broker {broker_id} has the acknowledged configurations", _knows(stage, looker, broker_id, acknowledged), KNOWN_SECONDS)
     looker.close()
 
 
-async def _administer(stage: Stage, number: int, acknowledged: Wanted) -> None:
+async def _administer(stage: ScenarioEnvironment, number: int, acknowledged: Wanted) -> None:
     """Create topics, change the configuration of each, and delete one of two configurations of every other topic."""
-    administrator = Administrator(stage.workplace(f"administrator-{number}"))
+    administrator = Administrator(stage.client_host(f"administrator-{number}"))
     random = stage.random(f"administrator-{number}")
     for index in range(stage.workload("topics_each")):
         topic = f"topic-{number}-{index}"
@@ -73,7 +73,7 @@ async def _administer(stage: Stage, number: int, acknowledged: Wanted) -> None:
     administrator.close()
 
 
-async def _knows(stage: Stage, looker: Administrator, broker_id: int, acknowledged: Wanted) -> None:
+async def _knows(stage: ScenarioEnvironment, looker: Administrator, broker_id: int, acknowledged: Wanted) -> None:
     for topic, wanted in acknowledged.items():
         while not await _agrees(looker, broker_id, topic, wanted):
             await stage.sleep(LOOK_SECONDS)
@@ -94,7 +94,7 @@ def _is_ours(size: str | None) -> bool:
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw failures of leaders at a commit, most of them isolated, some with a power loss; over sockets kills at random times."""
     if mode is not Mode.SIM:
-        return tuple(_restart(random, LEADER_WORD, AtTime(at_ms=at_ms)) for at_ms in (random.randint(500, 1500), random.randint(3000, 5000)))
+        return tuple(_restart(random, LEADER_TARGET, AtTime(at_ms=at_ms)) for at_ms in (random.randint(500, 1500), random.randint(3000, 5000)))
     partitions = tuple(_isolate(random) for _ in range(random.randint(2, 5)))
     return (*partitions, *(_restart(random, AT_THE_TRIGGER, _moment(random)) for _ in range(random.randint(1, 3))))
 
@@ -126,7 +126,7 @@ def _draw_settings(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="administrators_work_while_leaders_fall",
-    story="Administrators create topics and change configurations while quorum leaders fail; exactly the acknowledged changes persist.",
+    summary="Administrators create topics and change configurations while quorum leaders fail; exactly the acknowledged changes persist.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -134,7 +134,7 @@ SCENARIO = Scenario(
         "snapshot-equals-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     brokers=2,
@@ -143,7 +143,7 @@ SCENARIO = Scenario(
         **QUICKER_ELECTIONS,
         "controller.quorum.fetch.timeout.ms": "800",
     },
-    swarm=_draw_settings,
+    draw_parameters=_draw_settings,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

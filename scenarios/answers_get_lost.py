@@ -10,7 +10,7 @@ Source: KIP-98, KIP-360, KAFKA-5494 (several requests in flight).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.workload import ProducerDriver
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
@@ -27,7 +27,7 @@ SETTLE_SECONDS = 60.0
 WORKLOAD = {"writers": 3, "records_per_writer": 150, "pause_ms": 20, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while responses are lost, heal, and read everything back; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
@@ -40,7 +40,7 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = stage.workload("writers") * stage.workload("records_per_writer")
     if len(read) != sent:
-        raise StoryFailed(f"{sent} records were sent, but the consumer read {len(read)}")
+        raise ScenarioFailed(f"{sent} records were sent, but the consumer read {len(read)}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -86,7 +86,7 @@ def _kill(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
 
 
-async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, writer: ProducerDriver, number: int) -> None:
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         await writer.send(TOPIC, index % PARTITIONS, f"{number}.{index}", f"line {index} of writer {number}".encode())
@@ -98,9 +98,9 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
 
 SCENARIO = Scenario(
     name="answers_get_lost",
-    story="Produce responses are lost and producers retry; every record is in the log once, at its acknowledged offset.",
+    summary="Produce responses are lost and producers retry; every record is in the log once, at its acknowledged offset.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},

@@ -10,8 +10,8 @@ Kafka's upgrade guide 3.0.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.cluster.under_load import PROVEN
 from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade
 from kraftsim.events.runs import PhaseBegan
@@ -28,7 +28,7 @@ DIRECT = ("broker-1", "broker-2")
 IDS_PER_RESTART = 300
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request producer ids in the mixed cluster, restart its brokers, and then upgrade the rest."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
@@ -38,20 +38,20 @@ async def play(stage: Stage) -> None:
     await traffic.audit(stage)
 
 
-async def _ask_all_the_time(stage: Stage, traffic: Traffic, name: str) -> None:
-    client = stage.id_asker(name)
+async def _ask_all_the_time(stage: ScenarioEnvironment, traffic: Traffic, name: str) -> None:
+    client = stage.producer_id_client(name)
     while not traffic.is_over:
         await client.ask(IDS_PER_RESTART)
         await stage.sleep(stage.workload("pause_ms") / 1000)
     await client.close()
 
 
-async def _cross(stage: Stage, traffic: Traffic) -> None:
+async def _cross(stage: ScenarioEnvironment, traffic: Traffic) -> None:
     upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS})
     order = stage.random("order").sample(stage.spec.broker_names, len(stage.spec.broker_names))
-    stage.note(PhaseBegan(phase="mixed"))
+    stage.emit(PhaseBegan(phase="mixed"))
     await upgrade.roll(order)
-    stage.note(PhaseBegan(phase="raise-the-rest"))
+    stage.emit(PhaseBegan(phase="raise-the-rest"))
     await upgrade.roll([name for name in order if name in DIRECT], settings={VERSION_KEY: NEW})
     traffic.is_over = True
 
@@ -68,15 +68,15 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="bridge_release",
-    story="Brokers that allocate producer ids in ZooKeeper and brokers that use AllocateProducerIds share a cluster; no id is returned twice.",
+    summary="Brokers that allocate producer ids in ZooKeeper and brokers that use AllocateProducerIds share a cluster; no id is returned twice.",
     must_exercise=PROVEN,
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=0,
     zookeeper_mode=True,
     settings={**SETTINGS, "kraftsim.release": "3.0", VERSION_KEY: NEW},
     node_settings={name: {VERSION_KEY: OLD} for name in DIRECT},
-    swarm=begin,
+    draw_parameters=begin,
     limit_seconds=1200.0,
     workload={"writers": 1, "askers": 2, "pause_ms": 100},
     fewest_brokers=3,

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.cluster.writing import write_lines
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -37,7 +37,7 @@ END_SECONDS = 30.0
 WORKLOAD = {"records": 60, "askers": 2, "without_rights_ms": 6000, "work_ms": 100}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Revoke the right under load, check the broker's reaction, and grant it again."""
     await stage.create_topic(TOPIC, PARTITIONS, len(stage.spec.broker_names))
     is_over: list[bool] = []
@@ -50,10 +50,10 @@ async def play(stage: Stage) -> None:
     await under_faults(stage, _ask(stage, "asker-afterwards", [True], AFTERWARDS), seconds=stage.workload("work_ms") / 1000)
 
 
-async def _revoke(stage: Stage, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+async def _revoke(stage: ScenarioEnvironment, has_begun: asyncio.Event, is_over: list[bool]) -> None:
     admin = stage.exact_client("admin", TOPIC)
     await stage.sleep(WRITER_SECONDS)
-    stage.note(PhaseBegan(phase="without-rights"))
+    stage.emit(PhaseBegan(phase="without-rights"))
     await admin.shut_out(_addresses(stage))
     has_begun.set()
     if stage.spec.settings.get("kraftsim.producer.ids") == ENDING:
@@ -61,32 +61,32 @@ async def _revoke(stage: Stage, has_begun: asyncio.Event, is_over: list[bool]) -
     else:
         await stage.sleep(stage.workload("without_rights_ms") / 1000)
         if stage.is_down(OUTCAST):
-            raise StoryFailed(f"{OUTCAST} has shut down, but shipped brokers keep running")
-    stage.note(PhaseBegan(phase="with-rights"))
-    await admin.let_in_again(_addresses(stage))
+            raise ScenarioFailed(f"{OUTCAST} has shut down, but shipped brokers keep running")
+    stage.emit(PhaseBegan(phase="with-rights"))
+    await admin.remove_denials(_addresses(stage))
     if stage.is_down(OUTCAST):
         await stage.restart(OUTCAST)
     await stage.wait_for_brokers()
     is_over.append(True)
 
 
-def _addresses(stage: Stage) -> tuple[str, str]:
+def _addresses(stage: ScenarioEnvironment) -> tuple[str, str]:
     """Return the addresses that the broker may connect from; in simulation hosts are numbered: the harness, the controllers, the brokers."""
     return ITS_ADDRESS, f"10.0.0.{2 + stage.spec.node_names.index(OUTCAST)}"
 
 
-async def _gone(stage: Stage) -> None:
+async def _gone(stage: ScenarioEnvironment) -> None:
     while not stage.is_down(OUTCAST):
         await stage.sleep(LOOK_SECONDS)
 
 
-async def _ask_from_then(stage: Stage, name: str, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+async def _ask_from_then(stage: ScenarioEnvironment, name: str, has_begun: asyncio.Event, is_over: list[bool]) -> None:
     await has_begun.wait()
     await _ask(stage, name, is_over)
 
 
-async def _ask(stage: Stage, name: str, is_over: list[bool], at_least: int = 0) -> None:
-    client = stage.id_asker(name)
+async def _ask(stage: ScenarioEnvironment, name: str, is_over: list[bool], at_least: int = 0) -> None:
+    client = stage.producer_id_client(name)
     await client.ask(at_least)
     while not is_over:
         with suppress(OSError):  # from 3.0 to 3.5 the error is returned to the waiting client
@@ -107,11 +107,11 @@ def draw_rule(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="broker_without_rights",
-    story="A broker loses the right to request producer ids: per KIP-730's text it shuts down, as shipped it keeps running and rejects clients.",
+    summary="A broker loses the right to request producer ids: per KIP-730's text it shuts down, as shipped it keeps running and rejects clients.",
     must_exercise=("producer-id-unique", "producer-id-blocks-disjoint", "acknowledged-records-in-final-log", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=no_faults,
-    swarm=draw_rule,
+    draw_parameters=draw_rule,
     settings={
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",

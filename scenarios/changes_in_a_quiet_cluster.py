@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ LOOK_SECONDS = 0.05
 TOPIC, AGE, FIRST_AGE = "quiet", "retention.ms", 1_000_000
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Change one configuration again and again, and check each time that every broker has it before the next change."""
-    administrator = Administrator(stage.workplace("administrator"))
+    administrator = Administrator(stage.client_host("administrator"))
     await administrator.create_topic(TOPIC)
     await under_faults(stage, _administer(stage, administrator), seconds=stage.workload("work_ms") / 1000)
     administrator.close()
 
 
-async def _administer(stage: Stage, administrator: Administrator) -> None:
-    looker = Administrator(stage.workplace("looker"))
+async def _administer(stage: ScenarioEnvironment, administrator: Administrator) -> None:
+    looker = Administrator(stage.client_host("looker"))
     random = stage.random("administrator")
     began = stage.now_seconds()
     for number in range(stage.workload("rounds")):
@@ -57,7 +57,7 @@ async def _administer(stage: Stage, administrator: Administrator) -> None:
     looker.close()
 
 
-async def _knows(stage: Stage, looker: Administrator, broker_id: int, age: str) -> None:
+async def _knows(stage: ScenarioEnvironment, looker: Administrator, broker_id: int, age: str) -> None:
     while (found := await looker.configured(broker_id, TOPIC, [AGE])) is None or found.get(AGE) != age:
         await stage.sleep(LOOK_SECONDS)
 
@@ -71,14 +71,14 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 def _clogged(random: "Random", trigger: AtTime) -> Fault:
     """Messages between the leader and the other voters are held, and arrive when the link is unblocked."""
     params: dict[str, int | str | bool | None] = {"duration_ms": random.randint(LEAST_MS, MOST_MS)}
-    return Fault(kind="clog", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params=params)
+    return Fault(kind="clog", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params)
 
 
 def _slow(random: "Random", trigger: AtTime) -> Fault:
     """Each message between the leader and the other voters is slow, in both directions."""
     latency_ms = random.randint(LEAST_MS // 2, MOST_MS // 3)
     params: dict[str, int | str | bool | None] = {"latency_ms": latency_ms, "jitter_ms": 20, "duration_ms": MOST_MS}
-    return Fault(kind="slow-link", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params=params)
+    return Fault(kind="slow-link", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params)
 
 
 def _stuck(random: "Random", trigger: AtTime) -> Fault:
@@ -87,7 +87,7 @@ def _stuck(random: "Random", trigger: AtTime) -> Fault:
     return Fault(kind="stuck-flush", target="controller-*", trigger=trigger, params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the release, and whether controllers write no-op records (KIP-835)."""
     return {
         "kraftsim.release": random.choice(("3.3", "3.9", "4.0", "4.4")),
@@ -97,7 +97,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="changes_in_a_quiet_cluster",
-    story="Metadata commits are slow and no other record follows them; every broker still receives each change soon.",
+    summary="Metadata commits are slow and no other record follows them; every broker still receives each change soon.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -106,7 +106,7 @@ SCENARIO = Scenario(
         "high-watermark-told-in-order",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 3, 5),
@@ -117,7 +117,7 @@ SCENARIO = Scenario(
         "controller.quorum.election.timeout.ms": "1000",
         "controller.quorum.fetch.timeout.ms": "6000",
     },
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

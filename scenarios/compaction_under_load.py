@@ -9,9 +9,9 @@ Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import SETTINGS
 from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.replication_workload import SETTINGS
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
@@ -24,7 +24,7 @@ WORK_SECONDS = 10.0
 KEYS = 6
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while brokers fail, then read the logs."""
     await stage.create_topic(TOPIC, PARTITIONS, REPLICAS)
     writers = [_write(stage, number) for number in _writers(stage)]
@@ -32,7 +32,7 @@ async def play(stage: Stage) -> None:
     await _audit(stage)
 
 
-async def _write(stage: Stage, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, number: int) -> None:
     """Run one producer with its own keys, each written many times."""
     writer = stage.producer(f"writer-{number}")
     await writer.start()
@@ -46,7 +46,7 @@ async def _write(stage: Stage, number: int) -> None:
         raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
-async def _audit(stage: Stage) -> None:
+async def _audit(stage: ScenarioEnvironment) -> None:
     """Read everything once all replicas are in sync: every key that was written must be there."""
     await replicas_settle(stage, TOPIC, PARTITIONS)
     reader = stage.reader("reader-1")
@@ -54,10 +54,10 @@ async def _audit(stage: Stage) -> None:
     await reader.close()
     written = {_key(number, index) for number in _writers(stage) for index in range(stage.workload("records_per_writer"))}
     if read != written:
-        raise StoryFailed(f"of {len(written)} keys {len(written - read)} are lost, and {len(read - written)} were never written")
+        raise ScenarioFailed(f"of {len(written)} keys {len(written - read)} are lost, and {len(read - written)} were never written")
 
 
-def _writers(stage: Stage) -> range:
+def _writers(stage: ScenarioEnvironment) -> range:
     return range(1, stage.workload("writers") + 1)
 
 
@@ -88,7 +88,7 @@ def _failure(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fa
 
 SCENARIO = Scenario(
     name="compaction_under_load",
-    story="Logs are compacted under load while brokers lose power; the last acknowledged record of every key remains.",
+    summary="Logs are compacted under load while brokers lose power; the last acknowledged record of every key remains.",
     must_exercise=(
         "acknowledged-records-on-replicas",
         "acknowledged-records-in-final-log",
@@ -96,7 +96,7 @@ SCENARIO = Scenario(
         "one-append-per-sequence",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     settings={
         **SETTINGS,

@@ -11,11 +11,11 @@ Source: KIP-730, KIP-595, org.apache.kafka.controller.ProducerIdControlManager.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.writing import write_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
+from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ ALLOCATE_PRODUCER_IDS = 67
 VOTE = 52
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids and produce under faults, heal, and check that the cluster recovers; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     ids: list[int] = []
@@ -42,12 +42,12 @@ async def play(stage: Stage) -> None:
         stage, write_lines(stage, TOPIC, PARTITIONS, records, pause_seconds=PAUSE_SECONDS), *asked, seconds=stage.workload("work_ms") / 1000
     )
     if len(set(ids)) != clients * ids_each:
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
     reader = stage.reader("reader-1")
     read = await reader.read_all(TOPIC, range(PARTITIONS))
     await reader.close()
     if len({record.key for record in read}) < records:
-        raise StoryFailed(f"{records} records were sent, but the consumer read {len({record.key for record in read})} of them")
+        raise ScenarioFailed(f"{records} records were sent, but the consumer read {len({record.key for record in read})} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -80,7 +80,7 @@ def _election(random: "Random") -> Trigger:
         (
             OnFrame(api_key=VOTE, nth=random.randint(1, 4), moment=random.choice(("before", "after"))),
             OnEvent(kind="VoteAnswered", fields={"is_granted": True, "is_pre_vote": False}, nth=random.randint(1, 2)),
-            OnEvent(kind="VoteTold", nth=random.randint(1, 3)),
+            OnEvent(kind="VoteSent", nth=random.randint(1, 3)),
             OnEvent(kind="ControllerElected"),
             OnEvent(kind="MetadataAppended", fields={"record_kinds": "LeaderChange"}),
         )
@@ -93,15 +93,15 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params=params)
 
 
-async def _ask(stage: Stage, number: int, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(f"asker-{number}")
+async def _ask(stage: ScenarioEnvironment, number: int, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(f"asker-{number}")
     ids += await client.ask(count)
     await client.close()
 
 
 SCENARIO = Scenario(
     name="controller_failover_during_allocation",
-    story="The active controller is killed at each step of a producer-id block allocation; no block is allocated twice.",
+    summary="The active controller is killed at each step of a producer-id block allocation; no block is allocated twice.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
@@ -114,15 +114,15 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
-    terrain=cluster_terrain(
+    fault_space=cluster_fault_space(
         controllers=3,
         brokers=3,
         clients=("writer-1", "asker-1", "asker-2", "asker-3"),
-        apis=(*ASKER_APIS, *WRITER_APIS),
+        apis=(*PRODUCER_ID_APIS, *WRITER_APIS),
         brokers_keep_records=True,
         fault_seconds=WORK_SECONDS,
     ),

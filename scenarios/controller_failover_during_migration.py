@@ -12,9 +12,9 @@ Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migration_story import Move, migration_story
-from kraftsim.cluster.quorum_story import QUICK_ELECTIONS
-from kraftsim.cluster.scenario import Mode, Stage
+from kraftsim.cluster.migration_scenarios import Move, migration_scenario
+from kraftsim.cluster.quorum_scenarios import QUICK_ELECTIONS
+from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
@@ -33,8 +33,8 @@ async def go(move: Move) -> None:
     await stage.gather(*_asking_meanwhile(stage, migration.take_over()))
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"made-meanwhile-{number}", 1, 3)
-        await move.asker.ask(stage.workload("ids_per_topic"))
-    await stage.mend()
+        await move.requester.ask(stage.workload("ids_per_topic"))
+    await stage.heal()
     await migration.upgrade.settled()
     await migration.taken_over()
     await migration.to_kraft()
@@ -42,7 +42,7 @@ async def go(move: Move) -> None:
     await move.ask()
 
 
-def _asking_meanwhile(stage: Stage, take_over: Coroutine[object, object, None]) -> tuple[Coroutine[object, object, None], ...]:
+def _asking_meanwhile(stage: ScenarioEnvironment, take_over: Coroutine[object, object, None]) -> tuple[Coroutine[object, object, None], ...]:
     """Return a migration step, and a client that requests ids until it ends: each restarted broker requests a block at once."""
     is_over = False
 
@@ -54,7 +54,7 @@ def _asking_meanwhile(stage: Stage, take_over: Coroutine[object, object, None]) 
             is_over = True
 
     async def ask() -> None:
-        client = stage.id_asker("impatient")
+        client = stage.producer_id_client("impatient")
         while not is_over:
             await client.ask(1)
             await stage.sleep(stage.workload("pause_ms") / 5000)
@@ -110,9 +110,9 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": is_lost, "after_ms": random.randint(200, 2500)})
 
 
-SCENARIO = migration_story(
+SCENARIO = migration_scenario(
     name="controller_failover_during_migration",
-    story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next controller resumes it.",
+    summary="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next controller resumes it.",
     go=go,
     faults=faults,
     must_exercise=("metadata-log-matching", "snapshot-equals-log"),

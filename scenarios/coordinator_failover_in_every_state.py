@@ -10,9 +10,9 @@ Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, Deals
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 
@@ -25,11 +25,11 @@ WRITE_TXN_MARKERS = 27
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while coordinators fail."""
-    orders = Deals()
+    orders = OrdersWorkload()
     await orders.open(stage)
-    dealers = (orders.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    dealers = (orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1))
     seconds = stage.workload("work_ms") / 1000
     # Where preferred elections end early, the new coordinators stay: no later coordinator completes what they leave incomplete.
     elections = elect_now_and_then(stage, seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)), every_seconds=1.0)
@@ -79,9 +79,9 @@ def _failure(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="coordinator_failover_in_every_state",
-    story="Transaction coordinators fail in every transaction state; their successors resume, and every decision stands.",
+    summary="Transaction coordinators fail in every transaction state; their successors resume, and every decision stands.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

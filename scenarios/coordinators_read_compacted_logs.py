@@ -12,9 +12,9 @@ GroupMetadataManager.doLoadGroupsAndOffsets.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import MUST_EXERCISE, OFFSETS_TOPIC, SETTINGS, WORKLOAD, Copying
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, OFFSETS_TOPIC, SETTINGS, WORKLOAD, TransformApp
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
@@ -26,9 +26,9 @@ TRANSACTION_STATE = "__transaction_state"
 WORK_SECONDS = 10.0
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the consume-transform-produce app while logs are cleaned and brokers fail, and check its output."""
-    app = Copying(assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    app = TransformApp(assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
     await app.open(stage)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
@@ -86,7 +86,7 @@ def _draw_settings(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="coordinators_read_compacted_logs",
-    story="The coordinators' logs are compacted while coordinators fail over; each coordinator loads all transactions and offsets.",
+    summary="The coordinators' logs are compacted while coordinators fail over; each coordinator loads all transactions and offsets.",
     must_exercise=(
         *MUST_EXERCISE,
         "known-transactions-equal-log",
@@ -97,10 +97,10 @@ SCENARIO = Scenario(
         "no-transaction-hangs",
         "partition-log-matching",
     ),
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "log.cleaner.min.cleanable.ratio": "0.01"},
-    swarm=_draw_settings,
+    draw_parameters=_draw_settings,
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 4, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

@@ -11,8 +11,8 @@ FeaturesDelta (tested with 3.4.1 on a log of 3.5).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.cluster.upgrading import Traffic, Upgrade, kraft_lines, later_line, present_line, require_away, require_level_kept
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -24,7 +24,7 @@ TOPIC = "ledger"
 PARTITIONS = 3
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade, attempt the downgrades, and read what was written meanwhile."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
@@ -33,12 +33,12 @@ async def play(stage: Stage) -> None:
     await traffic.audit(stage)
 
 
-async def _there_and_back(stage: Stage, traffic: Traffic) -> None:
+async def _there_and_back(stage: ScenarioEnvironment, traffic: Traffic) -> None:
     former, line = present_line(stage), later_line(stage)
     upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS})
     await upgrade.roll_all(line)
     await upgrade.finalize(line)
-    stage.note(PhaseBegan(phase=f"back-to-{former}"))
+    stage.emit(PhaseBegan(phase=f"back-to-{former}"))
     await require_level_kept(stage, former, line)
     random = stage.random("downgrade")
     for node in (random.choice(stage.spec.broker_names), random.choice(stage.spec.controller_names)):
@@ -60,13 +60,13 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="downgrade_refused",
-    story="Downgrades of an upgraded cluster are rejected wherever data would be lost: of the level, a broker, or a controller; clients continue.",
+    summary="Downgrades of an upgraded cluster are rejected wherever data would be lost: of the level, a broker, or a controller; clients continue.",
     must_exercise=(*(each for each in MUST_EXERCISE if each != "settles-after-heal"), "only-retriable-errors"),
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=3,
     settings={**SETTINGS, "kraftsim.release": "3.3"},
-    swarm=begin,
+    draw_parameters=begin,
     limit_seconds=1200.0,
     workload={"writers": 2, "pause_ms": 200},
     fewest_controllers=3,

@@ -8,7 +8,8 @@ Source: KAFKA-15195; ProducerAppendInfo of 2.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,
     FOLLOWER,
@@ -18,10 +19,9 @@ from kraftsim.cluster.boundary_story import (
     REPEATED,
     SETTINGS,
     UNKNOWN,
-    come_to_the_boundary,
-    copies_of,
+    count_of,
+    run_to_boundary,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Reach the segment boundary, receive UNKNOWN_PRODUCER_ID, and react as producers did: request another id, and send again."""
-    client, seen = await come_to_the_boundary(stage)
+    client, seen = await run_to_boundary(stage)
     if seen.error.name != UNKNOWN or 1 in seen.known:
-        raise StoryFailed(f"broker {FOLLOWER} knows {seen.known} and returned {seen.error.name}")
+        raise ScenarioFailed(f"broker {FOLLOWER} knows {seen.known} and returned {seen.error.name}")
     error, _ = await client.produce(NEW_ID, 0, REPEATED)
-    count = await copies_of(client, REPEATED)
+    count = await count_of(client, REPEATED)
     await client.close()
     if error.name != ACKNOWLEDGED or count != 2:
-        raise StoryFailed(f"the new id received {error.name}, and the record is there {count} times")
+        raise ScenarioFailed(f"the new id received {error.name}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -48,9 +48,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="empty_snapshot_and_a_new_id",
-    story="A follower rebuilt from an empty snapshot returns UNKNOWN_PRODUCER_ID; with a new id the producer writes the same record again.",
+    summary="A follower rebuilt from an empty snapshot returns UNKNOWN_PRODUCER_ID; with a new id the producer writes the same record again.",
     must_exercise=("local-segments-go-after-copies",),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={**SETTINGS, "kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"},

@@ -8,17 +8,17 @@ Source: KAFKA-15195, KIP-360.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,
     LAST_WITH_SMALL_SEGMENTS,
     LEADER,
     REPEATED,
     SETTINGS,
-    come_to_the_boundary,
-    copies_of,
+    count_of,
+    run_to_boundary,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 FIRST_OF_SEGMENT_5 = 9
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Reach the segment boundary, and find a record twice that was sent once and retried once."""
-    client, seen = await come_to_the_boundary(stage)
-    count = await copies_of(client, REPEATED)
+    client, seen = await run_to_boundary(stage)
+    count = await count_of(client, REPEATED)
     await client.close()
     if seen.error.name != ACKNOWLEDGED or seen.offset != FIRST_OF_SEGMENT_5 or count != 2:
-        raise StoryFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
+        raise ScenarioFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -44,9 +44,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="empty_snapshot_and_silence",
-    story="A follower rebuilt from an empty snapshot appends a retried record as a new one, without any error.",
+    summary="A follower rebuilt from an empty snapshot appends a retried record as a new one, without any error.",
     must_exercise=("local-segments-go-after-copies",),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={**SETTINGS, "kraftsim.tiering.remedy": "empty-at-archive"},

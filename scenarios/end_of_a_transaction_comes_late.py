@@ -8,9 +8,9 @@ report on Bufstream 0.1.0.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, Deals
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
@@ -23,11 +23,11 @@ SHORT_TIMEOUT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=
 """A producer retries EndTxn soon."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while EndTxn requests are delayed."""
-    orders = Deals(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
+    orders = OrdersWorkload(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
     await orders.open(stage)
-    dealers = (orders.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    dealers = (orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1))
     await under_faults(stage, *dealers, seconds=stage.workload("work_ms") / 1000)
     await orders.audit(stage)
 
@@ -56,9 +56,9 @@ def _late(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="end_of_a_transaction_comes_late",
-    story="A delayed EndTxn request arrives when the next transaction is open, and does not end it.",
+    summary="A delayed EndTxn request arrives when the next transaction is open, and does not end it.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.1"},
     limit_seconds=600.0,

@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 from kraftsim.node.clients import ReadRecord
@@ -38,7 +38,7 @@ def text(mode: Mode, lines_max: int = PART_OF_TEXT) -> list[str]:
     return lines if mode is Mode.PROCESSES else lines[:lines_max]
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce, kill, restart, read back and compare."""
     writers = stage.workload("writers")
     lines = text(stage.mode, stage.workload("lines")) if writers else []
@@ -57,7 +57,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     )
 
 
-async def _write(stage: Stage, lines: list[str], number: int) -> None:
+async def _write(stage: ScenarioEnvironment, lines: list[str], number: int) -> None:
     writer = stage.producer(f"writer-{number + 1}")
     await writer.start()
     own = range(number, len(lines), stage.workload("writers"))
@@ -69,31 +69,31 @@ async def _write(stage: Stage, lines: list[str], number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise StoryFailed(f"writer-{number + 1} has {left} unacknowledged lines {CALLS_SECONDS:g} s after it sent the last one")
+        raise ScenarioFailed(f"writer-{number + 1} has {left} unacknowledged lines {CALLS_SECONDS:g} s after it sent the last one")
 
 
-async def _read(stage: Stage, number: int, read: list[ReadRecord]) -> None:
+async def _read(stage: ScenarioEnvironment, number: int, read: list[ReadRecord]) -> None:
     reader = stage.reader(f"reader-{number + 1}")
     read += await reader.read_all(TOPIC, range(number, PARTITIONS, READERS))
     await reader.close()
 
 
 def _compare(lines: list[str], read: list[ReadRecord]) -> None:
-    """Raise StoryFailed unless every line was read exactly once, unchanged."""
+    """Raise ScenarioFailed unless every line was read exactly once, unchanged."""
     times = [0] * len(lines)
     for record in read:
         index = int(record.key)
         times[index] += 1
         if record.value.decode() != lines[index]:
-            raise StoryFailed(f"line {index} was corrupted")
+            raise ScenarioFailed(f"line {index} was corrupted")
     lost, doubled = times.count(0), sum(count > 1 for count in times)
     if lost or doubled:
-        raise StoryFailed(f"of {len(lines)} lines {lost} are lost and {doubled} are duplicated")
+        raise ScenarioFailed(f"of {len(lines)} lines {lost} are lost and {doubled} are duplicated")
 
 
 SCENARIO = Scenario(
     name="every_line_exactly_once",
-    story="Producers write a text while a broker and the controller are killed; consumers read every line exactly once.",
+    summary="Producers write a text while a broker and the controller are killed; consumers read every line exactly once.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
@@ -101,7 +101,7 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
     limit_seconds=400.0,

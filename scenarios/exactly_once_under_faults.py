@@ -11,11 +11,11 @@ Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Variant
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.terrain import TRANSACTION_APIS, WRITER_APIS, cluster_terrain
+from kraftsim.faults.fault_space import TRANSACTION_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ MOMENTS: tuple[tuple[str, int], ...] = (
 """Events after which a broker failure is most revealing, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the app under faults, heal, and check its output."""
     # Transactional ids are per partition or per thread, drawn: both must work.
     variant = stage.random("variant").choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK))
-    app = Copying(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    app = TransformApp(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
     await app.open(stage)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
@@ -97,12 +97,12 @@ def _clock(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="exactly_once_under_faults",
-    story="Members, brokers, coordinators and links fail while an app copies a topic in transactions; every line is in the output exactly once.",
+    summary="Members, brokers, coordinators and links fail while an app copies a topic in transactions; every line is in the output exactly once.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
-    terrain=cluster_terrain(
+    fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,
         clients=("writer-1", "writer-2", "copier-1", "copier-2", "copier-3"),

@@ -12,9 +12,9 @@ and resumes from the group's committed offsets).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -30,9 +30,9 @@ GIVEN_UP_SECONDS = 36.0
 """After this time coordinators no longer wait for the failed broker's WriteTxnMarkers response: the request timeout is 30 s."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the app while the member is removed, and check its output."""
-    app = Copying(assignor=stage.random("assignor").choice(("range", "range", "cooperative-sticky")))
+    app = TransformApp(assignor=stage.random("assignor").choice(("range", "range", "cooperative-sticky")))
     await app.open(stage)
     await under_faults(stage, app.run(stage), seconds=stage.workload("work_ms") / 1000)
     if stage.mode is Mode.SIM:
@@ -59,9 +59,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="expelled_while_it_waits",
-    story="A member waits for a failed broker and is removed from its group; the records it had fetched are copied once, by another member.",
+    summary="A member waits for a failed broker and is removed from its group; the records it had fetched are copied once, by another member.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

@@ -10,8 +10,8 @@ Source: Kafka's upgrade guides 2.8 to 4.x, the migration chapter of Kafka's docu
 
 from collections.abc import Sequence
 
-from kraftsim.cluster.migration_story import Move, migration_story
-from kraftsim.cluster.scenario import Stage
+from kraftsim.cluster.migration_scenarios import Move, migration_scenario
+from kraftsim.cluster.scenario import ScenarioEnvironment
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.upgrading import VERSION_KEY, kraft_lines, present_line, zookeeper_lines
 
@@ -40,16 +40,16 @@ async def go(move: Move) -> None:
     await move.ask()
 
 
-def _stops(stage: Stage, purpose: str, lines: Sequence[str]) -> list[str]:
+def _stops(stage: ScenarioEnvironment, purpose: str, lines: Sequence[str]) -> list[str]:
     """Draw the releases of the upgrade path: the last one is always included, unless the cluster already runs it."""
     between = lines[:-1]
     drawn = stage.random(purpose).sample(between, min(len(between), max(stage.workload("hops") - 1, 0)))
     return [*sorted(drawn, key=between.index), *lines[-1:]]
 
 
-SCENARIO = migration_story(
+SCENARIO = migration_scenario(
     name="from_zookeeper_to_the_newest",
-    story="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients see retriable errors only.",
+    summary="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients see retriable errors only.",
     go=go,
     must_exercise=("metadata-log-matching",),
     settings={RELEASE_KEY: FIRST, VERSION_KEY: FIRST},

@@ -9,23 +9,23 @@ Source: KIP-497, KIP-966; kafka.cluster.Partition.{maybeShrinkIsr, maybeExpandIs
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.terrain import ALTER_PARTITION
+from kraftsim.faults.fault_space import ALTER_PARTITION
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=3)
+LEDGER = ReplicationWorkload(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 9.0
 OVER_SOCKETS = ("clog", "partition", "bandwidth-cap")
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while followers fall behind and catch up, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -62,18 +62,18 @@ def _asked(random: "Random") -> Fault:
     return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw replica.lag.time.max.ms."""
     return {"replica.lag.time.max.ms": str(random.choice((500, 1000, 2000, 3000)))}
 
 
 SCENARIO = Scenario(
     name="isr_shrinks_and_grows",
-    story="Followers fall behind and catch up again and again; every acknowledged record is on all in-sync replicas.",
+    summary="Followers fall behind and catch up again and again; every acknowledged record is on all in-sync replicas.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     settings=SETTINGS,
     limit_seconds=600.0,
     workload={**WORKLOAD, "pause_ms": 60, "work_ms": int(WORK_SECONDS * 1000)},

@@ -15,10 +15,10 @@ Kafka Streams' upgrade guide 2.6.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.bouncing import Bouncing, Kind
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
+from kraftsim.cluster.rolling_bounce import Kind, RollingBounceApp
+from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, Point
 from kraftsim.cluster.upgrading import Upgrade, kraft_lines, later_line
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
@@ -35,29 +35,29 @@ BOUNCES = {1: (Kind.PER_THREAD,), 2: (Kind.AWARE, Kind.PER_THREAD)}
 ZOMBIE = 1
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade the brokers, bounce the app, and check its output."""
-    app = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
+    app = RollingBounceApp(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
     await app.open(stage)
     await under_faults(stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000)
     await app.audit(stage)
 
 
-async def _upgrade(stage: Stage, app: Bouncing) -> None:
+async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
     """Upgrade the brokers, then bounce the app `bounces` times; then end the input."""
     upgrade = Upgrade(stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions})
     await upgrade.brokers_to(later_line(stage))
     await bounce_all(stage, app)
 
 
-async def bounce_all(stage: Stage, app: Bouncing) -> None:
+async def bounce_all(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
     """Restart the app `bounces` times, with one member paused each time; then end the input."""
     random, others = stage.random("zombie"), list(range(2, stage.workload("copiers") + 1))
     kinds = BOUNCES[stage.workload("bounces")]
     for kind in kinds:
-        stage.note(PhaseBegan(phase=f"bounce-to-{kind.name.lower().replace('_', '-')}"))
+        stage.emit(PhaseBegan(phase=f"bounce-to-{kind.name.lower().replace('_', '-')}"))
         point = Point.SENT if len(kinds) == 1 else random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN))
-        await app.stand_still(stage, ZOMBIE, point, STILL_SECONDS)
+        await app.pause_member(stage, ZOMBIE, point, STILL_SECONDS)
         await app.bounce(stage, others, kind)
         await app.bounce(stage, [ZOMBIE], kind)
     app.is_over = True
@@ -70,9 +70,9 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="kip_447_upgrade",
-    story="After its brokers, an app is restarted twice to move from a producer per partition to one per thread; every record is copied once.",
+    summary="After its brokers, an app is restarted twice to move from a producer per partition to one per thread; every record is copied once.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=no_faults,
     settings={**SETTINGS, "kraftsim.release": "3.5"},
     limit_seconds=1200.0,

@@ -7,10 +7,10 @@ is in the output once; with a single bounce (`--work bounces=1`) some are there 
 Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
-from kraftsim.cluster.bouncing import Bouncing
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Scenario, Stage
+from kraftsim.cluster.rolling_bounce import RollingBounceApp
+from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from scenarios.kip_447_upgrade import PATIENT, bounce_all, no_faults
 from scenarios.kip_447_upgrade import SCENARIO as ON_KRAFT
@@ -19,15 +19,15 @@ FIRST, FENCING = "2.3", "2.5"
 LAST = "2.4"
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade the brokers, bounce the app, and check its output."""
-    app = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
+    app = RollingBounceApp(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
     await app.open(stage)
     await under_faults(stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000)
     await app.audit(stage)
 
 
-async def _upgrade(stage: Stage, app: Bouncing) -> None:
+async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
     upgrade = Upgrade(stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions})
     await upgrade.brokers_to(FENCING)
     await upgrade.raise_version(FENCING)
@@ -36,9 +36,9 @@ async def _upgrade(stage: Stage, app: Bouncing) -> None:
 
 SCENARIO = Scenario(
     name="kip_447_upgrade_on_zookeeper",
-    story="Brokers are upgraded from 2.3 to 2.5, then an app is restarted twice to move to a producer per thread; every record is copied once.",
+    summary="Brokers are upgraded from 2.3 to 2.5, then an app is restarted twice to move to a producer per thread; every record is copied once.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=0,
     zookeeper_mode=True,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.administrator import Administrator
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
 
 if TYPE_CHECKING:
@@ -31,21 +31,21 @@ KNOWN_SECONDS = 20.0
 LOOK_SECONDS = 0.1
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Change throttles under faults, heal, and check that every broker has the last acknowledged ones."""
     acknowledged: dict[str, str] = {}
     await stage.wait_for_leader()
     numbers = range(1, stage.workload("administrators") + 1)
     await under_faults(stage, *(_throttle(stage, number, acknowledged) for number in numbers), seconds=stage.workload("work_ms") / 1000)
-    looker = Administrator(stage.workplace("looker"))
+    looker = Administrator(stage.client_host("looker"))
     await within(stage, "brokers have the last acknowledged lists", _known(stage, looker, acknowledged), KNOWN_SECONDS)
     looker.close()
 
 
-async def _throttle(stage: Stage, number: int, acknowledged: dict[str, str]) -> None:
+async def _throttle(stage: ScenarioEnvironment, number: int, acknowledged: dict[str, str]) -> None:
     """Create a topic, and set longer and shorter lists for it."""
     name, topic = f"administrator-{number}", f"topic-{number}"
-    administrator, random = Administrator(stage.workplace(name)), stage.random(name)
+    administrator, random = Administrator(stage.client_host(name)), stage.random(name)
     most = max(1, stage.workload("replicas_max") // stage.random("most").choice((1, 1, 10)))
     await administrator.create_topic(topic)
     for _ in range(stage.workload("changes_each")):
@@ -57,7 +57,7 @@ async def _throttle(stage: Stage, number: int, acknowledged: dict[str, str]) -> 
     administrator.close()
 
 
-async def _known(stage: Stage, looker: Administrator, acknowledged: dict[str, str]) -> None:
+async def _known(stage: ScenarioEnvironment, looker: Administrator, acknowledged: dict[str, str]) -> None:
     for topic, replicas in acknowledged.items():
         while await looker.configured(1, topic, [THROTTLED]) != {THROTTLED: replicas}:
             await stage.sleep(LOOK_SECONDS)
@@ -66,10 +66,10 @@ async def _known(stage: Stage, looker: Administrator, acknowledged: dict[str, st
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw a schedule: over sockets kills; in simulation power losses while the metadata log is written, and one of the leader."""
     if mode is not Mode.SIM:
-        return tuple(_killed(random.choice((*CONTROLLERS, LEADER_WORD)), random.randint(300, WORK_MS)) for _ in range(random.randint(2, 3)))
+        return tuple(_killed(random.choice((*CONTROLLERS, LEADER_TARGET)), random.randint(300, WORK_MS)) for _ in range(random.randint(2, 3)))
     slow: dict[str, int | str | bool | None] = {"factor": random.choice((20, 50, 100)), "duration_ms": WORK_MS}
     schedule = [Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)]
-    return (*schedule, *(_torn(random) for _ in range(random.randint(3, 8))), _killed(LEADER_WORD, WORK_MS // 2))
+    return (*schedule, *(_torn(random) for _ in range(random.randint(3, 8))), _killed(LEADER_TARGET, WORK_MS // 2))
 
 
 def _torn(random: "Random") -> Fault:
@@ -102,7 +102,7 @@ def _draw_settings(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="large_changes_in_mid_write",
-    story="Controllers lose power while they write records of several kilobytes; torn records are truncated, and acknowledged ones are kept.",
+    summary="Controllers lose power while they write records of several kilobytes; torn records are truncated, and acknowledged ones are kept.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -112,7 +112,7 @@ SCENARIO = Scenario(
         "durable-metadata-stays",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     brokers=1,
@@ -121,7 +121,7 @@ SCENARIO = Scenario(
         **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "100",
     },
-    swarm=_draw_settings,
+    draw_parameters=_draw_settings,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import PROVEN, SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.quorum_scenarios import PROVEN, SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
@@ -34,34 +34,34 @@ SERVED_SECONDS = 7.0
 PAUSE_SECONDS = 0.4
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids from every broker all the time, each time within the bound."""
     returned: list[int] = []
     await stage.wait_for_leader()
     seconds = stage.workload("work_ms") / 1000
     await under_faults(stage, *(_ask_all_the_time(stage, broker, seconds, returned) for broker in stage.spec.broker_names), seconds=seconds)
-    last = stage.id_asker("asker-last")
+    last = stage.producer_id_client("asker-last")
     returned += await last.ask(stage.workload("ids_after"))
     await last.close()
     if len(set(returned)) != len(returned):
-        raise StoryFailed(f"{len(returned)} producer ids were returned, {len(set(returned))} of them distinct")
+        raise ScenarioFailed(f"{len(returned)} producer ids were returned, {len(set(returned))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw when the link is down."""
     begins = (500 + number * (PARTITION_MS + BACK_MS) + random.randint(0, 700) for number in range(PARTITIONS))
-    link = f"{LEADER_WORD}<>controller-*"
+    link = f"{LEADER_TARGET}<>controller-*"
     return tuple(Fault(kind="partition", target=link, trigger=AtTime(at_ms=at_ms), params={"duration_ms": PARTITION_MS}) for at_ms in begins)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the release."""
     return {"kraftsim.release": random.choice(("4.0", "4.2", "4.4"))}
 
 
-async def _ask_all_the_time(stage: Stage, broker: str, seconds: float, returned: list[int]) -> None:
+async def _ask_all_the_time(stage: ScenarioEnvironment, broker: str, seconds: float, returned: list[int]) -> None:
     ends_at = stage.now_seconds() + seconds
-    client = stage.id_asker(f"asker-at-{broker}", broker=broker)
+    client = stage.producer_id_client(f"asker-at-{broker}", broker=broker)
     while stage.now_seconds() < ends_at:
         answer = _take(client.ask(stage.workload("ids")), returned)
         if stage.mode is Mode.SIM:
@@ -78,15 +78,15 @@ async def _take(ids: Awaitable[list[int]], returned: list[int]) -> None:
 
 SCENARIO = Scenario(
     name="leader_cut_off_from_voters",
-    story="The quorum leader reaches brokers but no other controller: it resigns in time, and the brokers follow the next leader.",
+    summary="The quorum leader reaches brokers but no other controller: it resigns in time, and the brokers follow the next leader.",
     must_exercise=(*PROVEN, "leaders-give-up-unheard"),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 4, 5),
     brokers=2,
     settings={**SETTINGS, "kraftsim.release": "4.4"},
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

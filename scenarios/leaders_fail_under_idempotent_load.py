@@ -13,17 +13,17 @@ Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, UNCLEAN, WORKLOAD, Ledger
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, UNCLEAN, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.terrain import WRITER_APIS, cluster_terrain
+from kraftsim.faults.fault_space import WRITER_APIS, cluster_fault_space
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=4)
+LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
 UNCLEAN_SHARE = 0.3
@@ -42,7 +42,7 @@ MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
 """Events after which a broker failure is most revealing, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while leaders fail, heal, and read everything back; invariants are checked from the events."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
@@ -94,7 +94,7 @@ def _clock(random: "Random") -> Fault:
     return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw whether unclean leader election is enabled."""
     if random.random() < UNCLEAN_SHARE:
         return {UNCLEAN: "true", "unclean.leader.election.interval.ms": str(random.choice((200, 1000, 5000)))}
@@ -103,14 +103,14 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="leaders_fail_under_idempotent_load",
-    story="Partition leaders fail under idempotent producers; every acknowledged record is on every replica, exactly once.",
+    summary="Partition leaders fail under idempotent producers; every acknowledged record is on every replica, exactly once.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     settings=SETTINGS,
     controllers_drawn=(1, 3),
-    terrain=cluster_terrain(
+    fault_space=cluster_fault_space(
         controllers=3,
         brokers=3,
         clients=("writer-1", "writer-2", "writer-3"),

@@ -10,25 +10,25 @@ Source: KIP-890; tested with Apache Kafka 3.9.1 and 4.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, AbortNeeded, Deals, ProducerFailed
 from kraftsim.cluster.intruder import Intruder
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, AbortNeeded, OrdersWorkload, ProducerFailed
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Let another client write with the next epoch into an open transaction, end it, and read."""
-    orders = Deals(partitions=1, transaction_timeout_ms=60_000, uses_implicit_adding=False)
+    orders = OrdersWorkload(partitions=1, transaction_timeout_ms=60_000, uses_implicit_adding=False)
     await orders.open(stage)
-    app = orders.dealer(stage, "dealer-1", "deals-1")
-    intruder = Intruder(stage.workplace("intruder"), TOPIC, 0)
+    app = orders.order_app(stage, "dealer-1", "deals-1")
+    intruder = Intruder(stage.client_host("intruder"), TOPIC, 0)
 
     async def work() -> None:
-        client = await app.begin_life()
+        client = await app.restart_producer()
         for _ in range(max(1, stage.workload("transactions") // 4)):
             await client.begin()
             await orders.send(stage, client, "a")
@@ -37,10 +37,10 @@ async def play(stage: Stage) -> None:
             try:
                 await client.commit()
             except (AbortNeeded, ProducerFailed) as end:
-                raise StoryFailed(f"the marker of the previous transaction was never written: {end}") from end
+                raise ScenarioFailed(f"the marker of the previous transaction was never written: {end}") from end
         await client.close()
 
-    await under_faults(stage, app.workplace.run(work()), seconds=1.0)
+    await under_faults(stage, app.client_host.run(work()), seconds=1.0)
     intruder.close()
     await orders.audit(stage)
 
@@ -52,9 +52,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="marker_that_never_completes",
-    story="A batch with an epoch that was never allocated arrives between a transaction and its marker, and is rejected.",
+    summary="A batch with an epoch that was never allocated arrives between a transaction and its marker, and is rejected.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.1"},
     limit_seconds=600.0,

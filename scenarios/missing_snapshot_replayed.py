@@ -7,17 +7,17 @@ Source: KAFKA-15195 (the ideal solution of the proposal).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.boundary_story import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,
     LAST_WITH_SMALL_SEGMENTS,
     LEADER,
     REPEATED,
     SETTINGS,
-    come_to_the_boundary,
-    copies_of,
+    count_of,
+    run_to_boundary,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Reach the segment boundary, and find every record once."""
-    client, seen = await come_to_the_boundary(stage)
-    count = await copies_of(client, REPEATED)
+    client, seen = await run_to_boundary(stage)
+    count = await count_of(client, REPEATED)
     await client.close()
     if seen.error.name != ACKNOWLEDGED or seen.offset != 1 or count != 1 or 1 not in seen.known:
-        raise StoryFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
+        raise ScenarioFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -41,9 +41,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="missing_snapshot_replayed",
-    story="A follower that reads remote segments without snapshots has its leader's producer state: a retried record is in the log once.",
+    summary="A follower that reads remote segments without snapshots has its leader's producer state: a retried record is in the log once.",
     must_exercise=("local-segments-go-after-copies",),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={**SETTINGS, "kraftsim.tiering.remedy": "replay-younger"},

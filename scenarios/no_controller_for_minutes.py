@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.terrain import ALLOCATE_PRODUCER_IDS
+from kraftsim.faults.fault_space import ALLOCATE_PRODUCER_IDS
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LATE = {"late-reply": {"is_given_up": False}}
 WORKLOAD = {"ids_after": 40, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids from every broker before, during and after the outage; check that each returns ids again in time."""
     is_over: list[bool] = []
     clients = [_keep_asking(stage, name, is_over) for name in stage.spec.broker_names]
@@ -46,22 +46,22 @@ async def play(stage: Stage) -> None:
         await within(stage, f"{name} returns producer ids again", _ask(stage, name), AFTERWARDS_SECONDS)
 
 
-async def _go_without(stage: Stage, is_over: list[bool]) -> None:
+async def _go_without(stage: ScenarioEnvironment, is_over: list[bool]) -> None:
     seconds = stage.workload("work_ms") / 1000 if stage.mode is Mode.SIM else SECONDS_OVER_SOCKETS
     await under_faults(stage, stage.sleep(1.0), seconds=seconds)
     is_over.append(True)
 
 
-async def _keep_asking(stage: Stage, broker: str, is_over: list[bool]) -> None:
-    client = stage.id_asker(f"asker-of-{broker}", broker=broker)
+async def _keep_asking(stage: ScenarioEnvironment, broker: str, is_over: list[bool]) -> None:
+    client = stage.producer_id_client(f"asker-of-{broker}", broker=broker)
     while not is_over:
         await client.ask_once()
         await stage.sleep(PAUSE_SECONDS)
     await client.close()
 
 
-async def _ask(stage: Stage, broker: str) -> None:
-    client = stage.id_asker(f"asker-of-{broker}-afterwards", broker=broker)
+async def _ask(stage: ScenarioEnvironment, broker: str) -> None:
+    client = stage.producer_id_client(f"asker-of-{broker}-afterwards", broker=broker)
     await client.ask(stage.workload("ids_after"))
     await client.close()
 
@@ -92,7 +92,7 @@ def draw_release(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="no_controller_for_minutes",
-    story="No broker reaches a controller for longer than its request timeout; afterwards each broker gets producer ids again by itself.",
+    summary="No broker reaches a controller for longer than its request timeout; afterwards each broker gets producer ids again by itself.",
     must_exercise=(
         "producer-id-unique",
         "producer-id-blocks-disjoint",
@@ -100,9 +100,9 @@ SCENARIO = Scenario(
         "one-block-request-at-a-time",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
-    swarm=draw_release,
+    draw_parameters=draw_release,
     settings={**QUICK_SESSIONS, **SMALL_BLOCKS},
     limit_seconds=600.0,
     workload=WORKLOAD,

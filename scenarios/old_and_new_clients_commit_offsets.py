@@ -9,10 +9,10 @@ must return the same offsets. Source: KIP-98, KIP-447, KAFKA-5247.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import INPUT, MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Variant
-from kraftsim.cluster.keeper import Keeper
+from kraftsim.cluster.offset_commits import OffsetCommitWorkload
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.transform_app import INPUT, MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
@@ -23,16 +23,16 @@ WORK_SECONDS = 6.0
 ROUNDS = 6
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the app with old and new members, and commit with and without transactions at once."""
-    app = Copying(variant=Variant.PER_TASK, old_members=(1, 3), session_timeout_ms=6000)
-    committer = Keeper(group_id="keepers", topic=INPUT)
+    app = TransformApp(variant=Variant.PER_TASK, old_members=(1, 3), session_timeout_ms=6000)
+    committer = OffsetCommitWorkload(group_id="keepers", topic=INPUT)
     await app.open(stage)
     await under_faults(stage, app.run(stage), committer.keep(stage, ROUNDS), seconds=stage.workload("work_ms") / 1000)
     await app.audit(stage)
     offset = await committer.ask(stage)
     if offset != committer.expected:
-        raise StoryFailed(f"the group without members resumes at {offset}, expected {committer.expected}")
+        raise ScenarioFailed(f"the group without members resumes at {offset}, expected {committer.expected}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -53,9 +53,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="old_and_new_clients_commit_offsets",
-    story="Pre-KIP-447 and newer clients commit offsets with and without transactions; every group coordinator returns the offsets in its log.",
+    summary="Pre-KIP-447 and newer clients commit offsets with and without transactions; every group coordinator returns the offsets in its log.",
     must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

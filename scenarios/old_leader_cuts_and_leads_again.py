@@ -12,21 +12,21 @@ Source: KAFKA-6683; KIP-98, KIP-101.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=2, replicas=2)
+LEDGER = ReplicationWorkload(partitions=2, replicas=2)
 BROKERS = (1, 2)
 WORK_SECONDS = 12.0
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while leaders fail over, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -54,18 +54,18 @@ def _kill(random: "Random", broker: int, trigger: AtTime | OnEvent) -> Fault:
     return Fault(kind="restart", target=f"broker-{broker}", trigger=trigger, params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the segment size, and how long batches are delayed in the network."""
     return {"log.segment.bytes": random.choice(("400", "800", "1500")), "replica.fetch.wait.max.ms": random.choice(("50", "500"))}
 
 
 SCENARIO = Scenario(
     name="old_leader_cuts_and_leads_again",
-    story="A leader is isolated at a segment roll, truncates its log there, and leads again; retried batches are appended again.",
+    summary="A leader is isolated at a segment roll, truncates its log there, and leads again; retried batches are appended again.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     brokers=2,
     settings={**SETTINGS, "broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"},
     limit_seconds=600.0,

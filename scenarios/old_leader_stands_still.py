@@ -11,21 +11,21 @@ org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManag
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=4)
+LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 11.0
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while leaders are paused, heal, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -49,9 +49,9 @@ def _restart(random: "Random", broker: str, at_ms: int) -> Fault:
 
 SCENARIO = Scenario(
     name="old_leader_stands_still",
-    story="A leader is paused with unanswered requests; batches that reach its successor out of order are retried in order, and nothing is lost.",
+    summary="A leader is paused with unanswered requests; batches that reach its successor out of order are retried in order, and nothing is lost.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"},
     limit_seconds=600.0,

@@ -14,10 +14,10 @@ between any two writes.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OPERATIONS = {
 }
 """The operations on each class of files, and their approximate number per run."""
 MOMENTS = (
-    ("VoteTold", 8),
+    ("VoteSent", 8),
     ("ControllerElected", 4),
     ("MetadataTruncated", 3),
     ("SnapshotLoaded", 3),
@@ -45,7 +45,7 @@ MOMENTS = (
 """Events right after which power may fail, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids while power fails, heal, and request more; invariants are checked from the events."""
     await stage.create_topic("before", 2)
     ids: list[int] = []
@@ -53,7 +53,7 @@ async def play(stage: Stage) -> None:
     await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
     if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -66,7 +66,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         at = _time(random)
         schedule += [_restart(random, name, at) for name in CONTROLLERS]
     # In any case one leader must be replaced after it acknowledged something: otherwise leader completeness is not exercised.
-    return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500))))
+    return (*schedule, _restart(random, LEADER_TARGET, AtTime(at_ms=int(WORK_SECONDS * 500))))
 
 
 BLACKOUT_SHARE = 0.3
@@ -115,15 +115,15 @@ def _draw_settings(random: "Random") -> dict[str, str]:
     }
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
 
 SCENARIO = Scenario(
     name="power_fails_again_and_again",
-    story="Controllers lose power in the middle of writes; everything that they acknowledged is still there.",
+    summary="Controllers lose power in the middle of writes; everything that they acknowledged is still there.",
     must_exercise=(
         "one-leader-per-epoch",
         "durable-metadata-stays",
@@ -137,7 +137,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     brokers=1,
@@ -146,7 +146,7 @@ SCENARIO = Scenario(
         **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "50",
     },
-    swarm=_draw_settings,
+    draw_parameters=_draw_settings,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

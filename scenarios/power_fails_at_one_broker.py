@@ -11,16 +11,16 @@ Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=4)
+LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
 WORK_SECONDS = 8.0
@@ -32,7 +32,7 @@ MOMENTS = (
 """Events of the broker right after which its power fails, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while power fails, let the broker lead again whenever possible, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
@@ -69,7 +69,7 @@ def _lost_answer(random: "Random") -> Fault:
     return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw how often a broker writes its recovery point, and its segment size: a rolled segment is flushed."""
     return {
         "log.segment.bytes": random.choice(("2000", "20000", "1073741824")),
@@ -80,11 +80,11 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="power_fails_at_one_broker",
-    story="One broker of three loses power again and again; records acknowledged by two brokers survive, flushed or not.",
+    summary="One broker of three loses power again and again; records acknowledged by two brokers survive, flushed or not.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     settings={**SETTINGS, "replica.lag.time.max.ms": "30000"},
     controllers_drawn=(1, 3),
     limit_seconds=600.0,

@@ -14,10 +14,10 @@ Source: KIP-595, KAFKA-10533; Pillai et al., All File Systems Are Not Created Eq
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 FIRST_ID, COUNTS = 101, (3, 3, 5)
 WORK_SECONDS = 5.0
 WORKLOAD = {"askers": 3, "ids_per_asker": 200, "ids_after": 40, "topics": 4, "work_ms": int(WORK_SECONDS * 1000)}
-MOMENTS = (("MetadataFlushed", 100), ("MetadataReplicated", 150), ("VoteTold", 10), ("MetadataTruncated", 3))
+MOMENTS = (("MetadataFlushed", 100), ("MetadataReplicated", 150), ("VoteSent", 10), ("MetadataTruncated", 3))
 """Events right after which power may fail, and their approximate number per run."""
 OPERATIONS = (("flush", FileClass.METADATA_LOG, 60), ("flush", FileClass.QUORUM_STATE, 6), ("rename", FileClass.CHECKPOINT, 30))
 FACTORS = (5, 20, 50, 100)
 """The factors by which flushes are slowed down; normally they take a fraction of a millisecond."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids and create topics while power fails, heal, and do both again."""
     ids: list[int] = []
     await stage.wait_for_leader()
@@ -42,17 +42,17 @@ async def play(stage: Stage) -> None:
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _create_topics(stage: Stage) -> None:
+async def _create_topics(stage: ScenarioEnvironment) -> None:
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"topic-{number}", 1)
         await stage.sleep(WORK_SECONDS / stage.workload("topics"))
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
@@ -70,7 +70,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     for _ in range(random.randint(2, 4)):
         schedule += random.choice((_stalled_flushes, _stalled_flushes, _comes_back, _slow_to_vote, _in_mid_snapshot))(random)
     schedule += [random.choice((_at_an_event, _on_disk, _reading_on))(random) for _ in range(random.randint(2, 6))]
-    return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500)), power_loss=True))
+    return (*schedule, _restart(random, LEADER_TARGET, AtTime(at_ms=int(WORK_SECONDS * 500)), power_loss=True))
 
 
 def _controller(random: "Random") -> str:
@@ -95,8 +95,8 @@ def _stalled_flushes(random: "Random") -> list[Fault]:
     """Flushes of the leader do not return for a while, and it loses power with everything that it has written meanwhile."""
     at_ms, duration_ms = random.randint(300, int(WORK_SECONDS * 800)), random.randint(200, 1500)
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": duration_ms + 50}
-    stuck = Fault(kind="stuck-flush", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params=params)
-    return [stuck, _loss(random, LEADER_WORD, AtTime(at_ms=at_ms + duration_ms))]
+    stuck = Fault(kind="stuck-flush", target=LEADER_TARGET, trigger=AtTime(at_ms=at_ms), params=params)
+    return [stuck, _loss(random, LEADER_TARGET, AtTime(at_ms=at_ms + duration_ms))]
 
 
 def _comes_back(random: "Random") -> list[Fault]:
@@ -118,7 +118,7 @@ EPOCHS_OF_SUCCESSORS = (2, 3, 4)
 def _slow_to_vote(random: "Random") -> list[Fault]:
     """The leader is isolated, and a voter cannot store its vote while several candidates request it."""
     at_ms = random.randint(300, int(WORK_SECONDS * 600))
-    alone = Fault(kind="partition", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params={"duration_ms": 2500})
+    alone = Fault(kind="partition", target=LEADER_TARGET, trigger=AtTime(at_ms=at_ms), params={"duration_ms": 2500})
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.QUORUM_STATE.value, "duration_ms": random.randint(1000, 3000)}
     return [alone, Fault(kind="stuck-flush", target=_controller(random), trigger=AtTime(at_ms=at_ms + 1), params=params)]
 
@@ -129,7 +129,7 @@ def _in_mid_snapshot(random: "Random") -> list[Fault]:
     schedule = [Fault(kind="partition", target=name, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms})]
     if random.random() < 0.4:
         piece = OnFrame(api_key=FETCH_SNAPSHOT, is_response=True, client=name, nth=random.randint(1, 12), moment="after")
-        schedule.append(Fault(kind="partition", target=LEADER_WORD, trigger=piece, params={"duration_ms": 1500}))
+        schedule.append(Fault(kind="partition", target=LEADER_TARGET, trigger=piece, params={"duration_ms": 1500}))
     else:
         first = OnFrame(api_key=FETCH_SNAPSHOT, is_response=True, client=name, moment="after")
         params: dict[str, int | str | bool | None] = {"file_class": UNFINISHED.value, "duration_ms": 2500}
@@ -160,8 +160,8 @@ def _reading_on(random: "Random") -> Fault:
     """The leader loses power, or reaches only brokers: what it writes then is truncated later, and brokers may have fetched it."""
     trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(10, 200))
     if random.random() < 0.6:
-        return _loss(random, LEADER_WORD, trigger)
-    return Fault(kind="partition", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params={"duration_ms": random.randint(900, 2000)})
+        return _loss(random, LEADER_TARGET, trigger)
+    return Fault(kind="partition", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params={"duration_ms": random.randint(900, 2000)})
 
 
 def _time(random: "Random") -> AtTime:
@@ -176,7 +176,7 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": _down_ms(random)})
 
 
-def swarm(random: "Random") -> dict[str, str]:
+def draw_parameters(random: "Random") -> dict[str, str]:
     """Draw the segment size, the size of a Fetch response, and how often the recovery point is written."""
     return {
         "metadata.log.segment.bytes": random.choice(("150", "400", "6000")),
@@ -191,7 +191,7 @@ def swarm(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="power_fails_on_slow_disks",
-    story="Disks are slow, and power fails with many unflushed writes; everything that was reported as durable is there again.",
+    summary="Disks are slow, and power fails with many unflushed writes; everything that was reported as durable is there again.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",
@@ -207,7 +207,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     controllers_drawn=COUNTS,
@@ -219,7 +219,7 @@ SCENARIO = Scenario(
         "metadata.max.idle.interval.ms": "50",
         **SMALL_BLOCKS,
     },
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

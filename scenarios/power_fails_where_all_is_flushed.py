@@ -8,16 +8,16 @@ Source: KAFKA-4215; org.apache.kafka.storage.internals.log.UnifiedLog.append (fl
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=3)
+LEDGER = ReplicationWorkload(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.5
@@ -26,7 +26,7 @@ MOMENTS = (("BatchAppended", 150), ("BatchReplicated", 300), ("PartitionHighWate
 """Events right after which power may fail, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while power fails, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
@@ -73,9 +73,9 @@ def _restart(random: "Random", target: str, trigger: Trigger) -> Fault:
 
 SCENARIO = Scenario(
     name="power_fails_where_all_is_flushed",
-    story="Brokers flush before they respond and lose power, also all at once; no acknowledged record is lost.",
+    summary="Brokers flush before they respond and lose power, also all at once; no acknowledged record is lost.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "log.flush.interval.messages": "1"},
     controllers_drawn=(1, 3),

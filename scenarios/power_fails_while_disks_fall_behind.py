@@ -15,10 +15,10 @@ Source: KIP-595, KIP-630, kafka.raft.KafkaMetadataLog; Pillai et al., All File S
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault, Value
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ STUCK_FILES = (FileClass.CHECKPOINT, FileClass.CHECKPOINT, FileClass.OTHER)
 """The leader-epoch checkpoint, which is rewritten after a snapshot was fetched; and the snapshot itself."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids while one disk after the other lags behind, heal, and request more."""
     ids: list[int] = []
     await stage.wait_for_leader()
@@ -42,11 +42,11 @@ async def play(stage: Stage) -> None:
     await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
@@ -69,8 +69,8 @@ def _flushes_pile_up(random: "Random", at_ms: int) -> list[Fault]:
     """Flushes of the leader stall; it loses power when they return and many more are pending."""
     stuck_ms, later_ms = random.randint(300, 1200), random.randint(1, 200)
     params: dict[str, Value] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": stuck_ms}
-    stuck = Fault(kind="stuck-flush", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params=params)
-    return [stuck, _restart(random, LEADER_WORD, AtTime(at_ms=at_ms + stuck_ms + later_ms))]
+    stuck = Fault(kind="stuck-flush", target=LEADER_TARGET, trigger=AtTime(at_ms=at_ms), params=params)
+    return [stuck, _restart(random, LEADER_TARGET, AtTime(at_ms=at_ms + stuck_ms + later_ms))]
 
 
 def _in_mid_snapshot(random: "Random", at_ms: int) -> list[Fault]:
@@ -90,7 +90,7 @@ POWER_SHARE = 0.85
 def _after_truncation(random: "Random", at_ms: int) -> list[Fault]:
     """A leader is isolated and truncates its log when it is back; all lose power when it has written to another segment."""
     away_ms, later_ms = random.randint(*AWAY_MS), random.randint(100, 800)
-    alone = Fault(kind="partition", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms})
+    alone = Fault(kind="partition", target=LEADER_TARGET, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms})
     params: dict[str, Value] = {"after_ms": 20, "apart_ms": random.choice((10, 300))}
     return [alone, Fault(kind="blackout", target="controller-*", trigger=AtTime(at_ms=at_ms + away_ms + later_ms), params=params)]
 
@@ -99,7 +99,7 @@ def _restart(random: "Random", target: str, trigger: AtTime, *, power_loss: bool
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.choice((20, 100, 400))})
 
 
-def swarm(random: "Random") -> dict[str, str]:
+def draw_parameters(random: "Random") -> dict[str, str]:
     """Draw the segment size, and whether a controller that was down receives records or a snapshot."""
     return {
         "metadata.log.segment.bytes": random.choice(("150", "300", "1000")),
@@ -114,7 +114,7 @@ SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "500", "metadata
 
 SCENARIO = Scenario(
     name="power_fails_while_disks_fall_behind",
-    story="Disks lag behind, and power fails: a recovered log ends at the first missing record, or starts after its snapshot.",
+    summary="Disks lag behind, and power fails: a recovered log ends at the first missing record, or starts after its snapshot.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",
@@ -128,12 +128,12 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     brokers=1,
     settings={**SETTINGS, "metadata.max.idle.interval.ms": "20"},
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.writing import write_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
@@ -33,7 +33,7 @@ SIZES = (1, 3, 10, 100, 1000, 100_000)
 WORKLOAD = {"records": 50, "askers": 3, "ids_per_asker": 500, "resizes": 4, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids and produce under faults while the block size changes; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     ids: list[int] = []
@@ -47,10 +47,10 @@ async def play(stage: Stage) -> None:
         seconds=stage.workload("work_ms") / 1000,
     )
     if len(set(ids)) != clients * ids_each:
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _resize(stage: Stage) -> None:
+async def _resize(stage: ScenarioEnvironment) -> None:
     random, resizes = stage.random("block sizes"), stage.workload("resizes")
     for number in range(resizes):
         size = random.choice(SIZES)
@@ -58,8 +58,8 @@ async def _resize(stage: Stage) -> None:
         await stage.sleep(stage.workload("work_ms") / 1000 / resizes)
 
 
-async def _ask(stage: Stage, number: int, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(f"asker-{number}")
+async def _ask(stage: ScenarioEnvironment, number: int, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(f"asker-{number}")
     ids += await client.ask(count)
     await client.close()
 
@@ -103,7 +103,7 @@ def draw_variants(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="producer_id_variants",
-    story="Producer-id blocks allocated as KIP-730 allows or rejects: early, late, of any size, numbered, after replay, or from a broker's own disk.",
+    summary="Blocks allocated as KIP-730 allows or rejects: early, late, of any size, numbered, after replay, or from a broker's own disk.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
@@ -111,9 +111,9 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
-    swarm=draw_variants,
+    draw_parameters=draw_variants,
     controllers=3,
     settings={**QUICK_SESSIONS, **QUICK_ELECTIONS},
     limit_seconds=400.0,

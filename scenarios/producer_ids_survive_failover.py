@@ -12,10 +12,10 @@ Source: KIP-730, KIP-98, KAFKA-10533.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.workload import ProducerDriver
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
+from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 CONTROLLER = "controller-101"
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the workload under faults, heal, and check that the cluster recovers; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
@@ -45,7 +45,7 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent, found = len(writers) * stage.workload("records_per_writer"), len({record.key for record in read})
     if found < sent:
-        raise StoryFailed(f"{sent} records were sent, but the consumer read {found} of them")
+        raise ScenarioFailed(f"{sent} records were sent, but the consumer read {found} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -83,7 +83,7 @@ def _restart(target: str, trigger: Trigger, random: "Random", *, power_loss: boo
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.randint(50, 1500)})
 
 
-async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, writer: ProducerDriver, number: int) -> None:
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         key = f"{number}-{index}"
@@ -94,15 +94,15 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
         raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
-async def _ask(stage: Stage, number: int) -> None:
-    client = stage.id_asker(f"asker-{number}")
+async def _ask(stage: ScenarioEnvironment, number: int) -> None:
+    client = stage.producer_id_client(f"asker-{number}")
     await client.ask(stage.workload("ids_per_asker"))
     await client.close()
 
 
 SCENARIO = Scenario(
     name="producer_ids_survive_failover",
-    story="Brokers and the controller are killed and restarted under load; no producer id is returned twice, no record is lost or duplicated.",
+    summary="Brokers and the controller are killed and restarted under load; no producer id is returned twice, no record is lost or duplicated.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
@@ -110,14 +110,14 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
-    terrain=cluster_terrain(
+    fault_space=cluster_fault_space(
         controllers=1,
         brokers=3,
         clients=("writer-1", "writer-2", "writer-3", "writer-4", "asker-1", "asker-2"),
-        apis=(*ASKER_APIS, *WRITER_APIS),
+        apis=(*PRODUCER_ID_APIS, *WRITER_APIS),
         brokers_keep_records=True,
         fault_seconds=WORK_SECONDS,
     ),

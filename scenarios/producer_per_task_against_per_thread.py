@@ -8,19 +8,19 @@ Source: KIP-447 and its design document: "the number of producers grows linearly
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Variant
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the app with one kind of producers, then with the other, and measure the costs."""
     for variant, name in ((Variant.PER_TASK, "task"), (Variant.PER_THREAD, "thread")):
-        app = Copying(
+        app = TransformApp(
             partitions=stage.workload("partitions"),
             replicas=stage.workload("replicas"),
             variant=variant,
@@ -43,9 +43,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="producer_per_task_against_per_thread",
-    story="A topic is copied with a producer per partition and with one per thread; both outputs are correct, and the costs are measured.",
+    summary="A topic is copied with a producer per partition and with one per thread; both outputs are correct, and the costs are measured.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.frame.events": "false"},
     limit_seconds=3600.0,

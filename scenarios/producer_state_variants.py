@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
@@ -36,7 +36,7 @@ WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 25, "work_ms": 
 MISHAPS = (("lost-reply", True), ("duplicate-request", False), ("duplicate-request", False), ("overtaken-request", False), ("cut-connection", True))
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Write everything to both twins; the one with five batches has all records, the other one may lack first records of a producer."""
     await stage.create_topic(TOPIC, TWINS)
     writers = range(1, stage.workload("writers") + 1)
@@ -48,16 +48,16 @@ async def play(stage: Stage) -> None:
     complete, latest = twins
     missing = [first for number in writers for first in _missing_beginning(stage, number, set(latest))]
     if complete != sent or sorted([*latest, *missing]) != sent:
-        raise StoryFailed(f"of {len(sent)} records the twins have {' and '.join(str(len(twin)) for twin in twins)}")
+        raise ScenarioFailed(f"of {len(sent)} records the twins have {' and '.join(str(len(twin)) for twin in twins)}")
 
 
-def _missing_beginning(stage: Stage, number: int, found: set[str]) -> list[str]:
+def _missing_beginning(stage: ScenarioEnvironment, number: int, found: set[str]) -> list[str]:
     """Return the missing first records of a producer: none, unless its first requests were reordered."""
     keys = [f"{number}.{index}" for index in range(stage.workload("records_per_writer"))]
     return list(takewhile(lambda key: key not in found, keys))
 
 
-async def _write(stage: Stage, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, number: int) -> None:
     first_sequence = WRAPS_SOON - number if number % 2 else 0
     writer = stage.producer(f"writer-{number}", ProducerSettings(first_sequence=first_sequence))
     await writer.start()
@@ -95,18 +95,18 @@ def _fault(random: "Random") -> Fault:
     return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the range before the latest batch that counts as duplicate; the smallest is more than five requests hold here."""
     return {"max.in.flight.sequence.number.per.connection": random.choice(("500", "10000000", str(2**30)))}
 
 
 SCENARIO = Scenario(
     name="producer_state_variants",
-    story="The same records go to a broker with five cached batches per producer and to one with the latest; losses of KIP-758 are reported.",
+    summary="The same records go to a broker with five cached batches per producer and to one with the latest; losses of KIP-758 are reported.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     brokers=2,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "log.retention.ms": "-1"},
     node_settings={FIVE_BATCHES: {"kraftsim.producer.state": "five-batches"}, LATEST_BATCH: {"kraftsim.producer.state": "latest-batch"}},

@@ -13,7 +13,7 @@ Source: KIP-98, KAFKA-5435, KAFKA-6683, KAFKA-7692.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
 
@@ -29,7 +29,7 @@ WORK_SECONDS = 5.0
 WORKLOAD = {"writers": WRITERS, "bursts_per_writer": 60, "records_per_burst": 5, "pause_ms": 60, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce in bursts while the broker is killed again and again, and read everything back."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = range(1, stage.workload("writers") + 1)
@@ -39,10 +39,10 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = len(writers) * stage.workload("bursts_per_writer") * stage.workload("records_per_burst")
     if len(read) != sent:
-        raise StoryFailed(f"{sent} records were sent, but the consumer read {len(read)}")
+        raise ScenarioFailed(f"{sent} records were sent, but the consumer read {len(read)}")
 
 
-async def _write(stage: Stage, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, number: int) -> None:
     """Send several records at once: a batch that wraps has some before the last sequence and some after it."""
     writer = stage.producer(f"writer-{number}", ProducerSettings(first_sequence=BEFORE_THE_END - number, max_in_flight_requests_per_connection=1))
     await writer.start()
@@ -88,7 +88,7 @@ def _lost_answer(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="producers_are_remembered",
-    story="A broker is killed at every segment roll; retries of its producers are still recognised as duplicates, also where sequences wrap.",
+    summary="A broker is killed at every segment roll; retries of its producers are still recognised as duplicates, also where sequences wrap.",
     must_exercise=(
         "one-append-per-sequence",
         "producer-snapshot-of-appended-only",
@@ -96,7 +96,7 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     brokers=1,
     settings={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300", "log.segment.bytes": "1200", "log.retention.ms": "-1"},

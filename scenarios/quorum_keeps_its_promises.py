@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import PROVEN, SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
-from kraftsim.cluster.workload import IdAsker
+from kraftsim.cluster.quorum_scenarios import PROVEN, SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
+from kraftsim.cluster.workload import ProducerIdClient
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-SPARED = ("controller-10[15]", "controller-10[25]", "controller-10[35]", LEADER_WORD, LEADER_WORD)
+SPARED = ("controller-10[15]", "controller-10[25]", "controller-10[35]", LEADER_TARGET, LEADER_TARGET)
 """The controllers that may be down: two of five, one of three or four."""
 AWAY_MS = 9000
 BACK_MS = 3500
@@ -38,23 +38,23 @@ SERVED_SECONDS = 7.0
 PAUSE_SECONDS = 0.4
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids all the time, each time within the bound."""
     ids: list[int] = []
     await stage.wait_for_leader()
     seconds = stage.workload("work_ms") / 1000
     await under_faults(stage, _ask_all_the_time(stage, seconds, ids), seconds=seconds)
-    last = stage.id_asker("asker-last")
+    last = stage.producer_id_client("asker-last")
     await _ask(last, stage.workload("ids_after"), ids)
     await last.close()
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw which controllers fail and how, one after the other; in simulation some responses have past epochs, too."""
     schedule = []
-    targets = random.sample((LEADER_WORD, random.choice(SPARED)), PARTS) if mode is Mode.SIM else [LEADER_WORD] * PARTS
+    targets = random.sample((LEADER_TARGET, random.choice(SPARED)), PARTS) if mode is Mode.SIM else [LEADER_TARGET] * PARTS
     for number, target in enumerate(targets):
         trigger = AtTime(at_ms=500 + number * (AWAY_MS + BACK_MS) + random.randint(0, 700))
         if random.random() < DEAD_SHARE:
@@ -76,21 +76,21 @@ def _old_answers(random: "Random") -> Fault:
     return Fault(kind="old-epoch-answer", trigger=trigger, params={"times": random.randint(1, 4), "duration_ms": 3000})
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the release: from 4.0 on voters use pre-vote."""
     return {"kraftsim.release": random.choice(("3.3", "3.9", "4.0", "4.4"))}
 
 
-async def _ask_all_the_time(stage: Stage, seconds: float, ids: list[int]) -> None:
+async def _ask_all_the_time(stage: ScenarioEnvironment, seconds: float, ids: list[int]) -> None:
     ends_at = stage.now_seconds() + seconds
-    client = stage.id_asker("asker-1")
+    client = stage.producer_id_client("asker-1")
     while stage.now_seconds() < ends_at:
         await _served(stage, _ask(client, stage.workload("ids"), ids))
         await stage.sleep(PAUSE_SECONDS)
     await client.close()
 
 
-async def _served(stage: Stage, ask: Awaitable[None]) -> None:
+async def _served(stage: ScenarioEnvironment, ask: Awaitable[None]) -> None:
     """Wait for a response; in virtual time, where only faults cause delays, no longer than the bound."""
     if stage.mode is Mode.SIM:
         await within(stage, f"producer ids with a majority of {stage.spec.controllers} controllers up", ask, SERVED_SECONDS)
@@ -98,21 +98,21 @@ async def _served(stage: Stage, ask: Awaitable[None]) -> None:
         await ask
 
 
-async def _ask(client: IdAsker, count: int, ids: list[int]) -> None:
+async def _ask(client: ProducerIdClient, count: int, ids: list[int]) -> None:
     ids += await client.ask(count)
 
 
 SCENARIO = Scenario(
     name="quorum_keeps_its_promises",
-    story="A minority of controllers is down for long; the others elect a leader in time, keep it, and serve requests within a bound.",
+    summary="A minority of controllers is down for long; the others elect a leader in time, keep it, and serve requests within a bound.",
     must_exercise=PROVEN,
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 3, 4, 5),
     brokers=1,
     settings=SETTINGS,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_ELECTIONS, QUICK_SESSIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_ELECTIONS, QUICK_SESSIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Fault, OneOf
-from kraftsim.faults.targets import LEADER_WORD
-from kraftsim.faults.terrain import ASKER_APIS, cluster_terrain
+from kraftsim.faults.fault_space import PRODUCER_ID_APIS, cluster_fault_space
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ QUORUM_APIS = (1, 52, 53, 54, 59)
 QUORUM_FILES = (FileClass.METADATA_LOG, FileClass.QUORUM_STATE, FileClass.CHECKPOINT)
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids under faults, heal, and check that every client is served again; invariants are checked from the events."""
     await stage.sleep(1.0)
     ids: list[int] = []
@@ -47,7 +47,7 @@ async def play(stage: Stage) -> None:
     await under_faults(stage, *asked, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", ids_after, ids)
     if len(set(ids)) != clients * ids_each + ids_after:
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -56,12 +56,12 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         kinds = random.sample(KINDS_OVER_SOCKETS, 3)
         schedule = [_killed_in_time(random), *(random.choice(kinds)(random) for _ in range(random.randint(2, 4)))]
         return tuple(fault for fault in schedule if mode.value in FAULTS.named(fault.kind).modes)
-    story = random.random()
-    if story < FIGURE_8_SHARE:
+    summary = random.random()
+    if summary < FIGURE_8_SHARE:
         return _figure_8(random)
-    if story < FIGURE_8_SHARE + LOST_TAIL_SHARE:
+    if summary < FIGURE_8_SHARE + LOST_TAIL_SHARE:
         return _lost_tail(random)
-    if story >= 1 - READ_AND_LOST_SHARE:
+    if summary >= 1 - READ_AND_LOST_SHARE:
         return _read_and_lost(random)
     kinds = random.sample(KINDS, random.randint(2, 4))
     if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _timed_power_loss)):
@@ -111,7 +111,7 @@ def _partition(random: "Random") -> Fault:
 
 def _isolate_leader(random: "Random") -> Fault:
     """The leader at a random time is isolated from all nodes."""
-    return Fault(kind="partition", target=LEADER_WORD, trigger=_time(random), params={"duration_ms": random.randint(500, 4000)})
+    return Fault(kind="partition", target=LEADER_TARGET, trigger=_time(random), params={"duration_ms": random.randint(500, 4000)})
 
 
 def _isolated_leader(random: "Random") -> Fault:
@@ -220,7 +220,7 @@ def _read_and_lost(random: "Random") -> tuple[Fault, ...]:
     for _ in range(random.randint(2, 4)):
         trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(5, 400))
         params: dict[str, int | str | bool | None] = {"power_loss": True, "after_ms": random.randint(10, 300)}
-        schedule.append(Fault(kind="restart", target=LEADER_WORD, trigger=trigger, params=params))
+        schedule.append(Fault(kind="restart", target=LEADER_TARGET, trigger=trigger, params=params))
     return tuple(schedule)
 
 
@@ -251,7 +251,7 @@ def _voted(random: "Random") -> OnEvent:
     """A vote is granted and not yet on disk; or it is on disk and about to be sent."""
     if random.random() < 0.5:
         return OnEvent(kind="VoteAnswered", fields={"is_granted": True, "is_pre_vote": False}, nth=random.randint(1, 4))
-    return OnEvent(kind="VoteTold", nth=random.randint(1, 6))
+    return OnEvent(kind="VoteSent", nth=random.randint(1, 6))
 
 
 def _appended(random: "Random") -> OnEvent:
@@ -301,15 +301,15 @@ def _draw_settings(random: "Random") -> dict[str, str]:
 # Work -----------------------------------------------------------------------------------------------------------------------------------------------
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
 
 SCENARIO = Scenario(
     name="quorum_under_faults",
-    story="Three controllers go through elections, partitions, power losses and disk faults; their log never forks, and all requests complete.",
+    summary="Three controllers go through elections, partitions, power losses and disk faults; their log never forks, and all requests complete.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",
@@ -322,7 +322,7 @@ SCENARIO = Scenario(
         "producer-id-inside-owned-block",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     settings={
@@ -333,12 +333,12 @@ SCENARIO = Scenario(
         "metadata.log.segment.bytes": "4000",
         "metadata.max.retention.bytes": "8000",
     },
-    swarm=_draw_settings,
-    terrain=cluster_terrain(
+    draw_parameters=_draw_settings,
+    fault_space=cluster_fault_space(
         controllers=3,
         brokers=3,
         clients=("asker-1", "asker-2"),
-        apis=ASKER_APIS,
+        apis=PRODUCER_ID_APIS,
         brokers_keep_records=False,
         fault_seconds=WORK_SECONDS,
         settings={"metadata.log.max.record.bytes.between.snapshots": OneOf(("500", "1000", "2000", "3000"))},

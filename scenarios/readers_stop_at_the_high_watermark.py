@@ -9,22 +9,22 @@ Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=2)
+LEDGER = ReplicationWorkload(partitions=2)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 5.0
 OVER_SOCKETS = ("clog", "partition")
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce and consume while followers fall behind and leaders fail, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
@@ -33,7 +33,7 @@ async def play(stage: Stage) -> None:
     await LEDGER.audit(stage)
 
 
-async def _read(stage: Stage, seconds: float) -> None:
+async def _read(stage: ScenarioEnvironment, seconds: float) -> None:
     """Read the topic from its beginning to its end again and again. What is read is checked from the events."""
     reader = stage.reader("reader-at-the-end")
     ends_at = stage.now_seconds() + seconds
@@ -65,18 +65,18 @@ def _kill(random: "Random") -> Fault:
     return Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw replica.lag.time.max.ms."""
     return {"replica.lag.time.max.ms": str(random.choice((1000, 3000)))}
 
 
 SCENARIO = Scenario(
     name="readers_stop_at_the_high_watermark",
-    story="Consumers read while followers are slow and leaders fail; no consumer returns a record above the high watermark.",
+    summary="Consumers read while followers are slow and leaders fail; no consumer returns a record above the high watermark.",
     must_exercise=(*MUST_EXERCISE, "reads-below-high-watermark"),
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     settings=SETTINGS,
     limit_seconds=600.0,
     workload={**WORKLOAD, "records_per_writer": 60, "work_ms": int(WORK_SECONDS * 1000), "reads_every_ms": 200},

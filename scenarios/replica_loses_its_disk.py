@@ -8,23 +8,23 @@ Source: KIP-98, KIP-853 (directory ids), KIP-966.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=4)
+LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
 WORK_SECONDS = 8.0
 MOMENTS = (("BatchAppended", 60), ("BatchReplicated", 120), ("PartitionHighWatermarkMoved", 120), ("LeaderElected", 2))
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while a disk is lost, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -50,9 +50,9 @@ def _lost_answer(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="replica_loses_its_disk",
-    story="One of three replicas loses its disk and replicates everything again; no acknowledged record is lost or duplicated.",
+    summary="One of three replicas loses its disk and replicates everything again; no acknowledged record is lost or duplicated.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

@@ -9,8 +9,8 @@ Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migration_story import Move, migration_story
-from kraftsim.cluster.scenario import Mode, Stage
+from kraftsim.cluster.migration_scenarios import Move, migration_scenario
+from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
@@ -33,18 +33,18 @@ async def go(move: Move) -> None:
     stage.inject()
     await use_up_blocks(stage)
     await stage.sleep(WHILE_IT_FAILS_SECONDS)
-    await stage.mend()
+    await stage.heal()
     await migration.upgrade.settled()
     await migration.compare()
     await migration.to_kraft(brokers=stage.workload("brokers_of_kraft"))
     await migration.go_back()
-    await move.asker.ask(IDS_AFTERWARDS)
+    await move.requester.ask(IDS_AFTERWARDS)
 
 
-async def use_up_blocks(stage: Stage) -> None:
+async def use_up_blocks(stage: ScenarioEnvironment) -> None:
     """Let clients of some brokers request so many ids that these brokers need another block."""
     names = stage.random("askers").sample(stage.spec.broker_names, ASKED)
-    clients = [stage.id_asker(f"asker-of-{name}", broker=name) for name in names]
+    clients = [stage.producer_id_client(f"asker-of-{name}", broker=name) for name in names]
     await stage.gather(*(client.ask(IDS_IN_DUAL_WRITE) for client in clients))
     for client in clients:
         await client.close()
@@ -58,9 +58,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     return (Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(1000, 3000)}),)
 
 
-SCENARIO = migration_story(
+SCENARIO = migration_scenario(
     name="rollback_from_migration",
-    story="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id block is allocated twice.",
+    summary="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id block is allocated twice.",
     go=go,
     faults=faults,
     workload={"brokers_of_kraft": 1},

@@ -8,23 +8,23 @@ Source: KIP-631 (controlled shutdown by BrokerHeartbeat), KIP-98.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, WORKLOAD, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=4)
+LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ["broker-1", "broker-2", "broker-3"]
 WORK_SECONDS = 10.0
 APART_MS = 2800
 """The time between two shutdowns."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while the brokers are restarted, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -48,9 +48,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="rolling_restart_of_all_brokers",
-    story="All brokers are restarted with a controlled shutdown, one after the other, under idempotent load; no record is lost or duplicated.",
+    summary="All brokers are restarted with a controlled shutdown, one after the other, under idempotent load; no record is lost or duplicated.",
     must_exercise=(*MUST_EXERCISE, "replicas-join-beyond-epoch-start"),
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

@@ -9,10 +9,10 @@ Source: Kafka's upgrade guides for KRaft, KIP-778, KIP-890 (transaction.version)
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
-from kraftsim.cluster.upgrading import LastingCopying, kraft_lines, path_from
+from kraftsim.cluster.upgrading import ContinuousTransformApp, kraft_lines, path_from
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ SETTINGS = {**COPYING_SETTINGS, "kraftsim.release": "3.3", "broker.session.timeo
 """From 4.1 on a restarted broker waits until the session of its previous incarnation has expired: that would take half of a run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade step by step under load, finalize the levels, and check what the clients wrote."""
-    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
+    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, transform_app=ContinuousTransformApp(partitions=2))
 
 
 async def climb(load: UnderLoad) -> None:
@@ -53,7 +53,7 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="rolling_upgrade",
-    story="A cluster is upgraded to later releases, node by node and level by level; clients see retriable errors only.",
+    summary="A cluster is upgraded to later releases, node by node and level by level; clients see retriable errors only.",
     must_exercise=(
         *PROVEN,
         "every-input-copied-once",
@@ -61,11 +61,11 @@ SCENARIO = Scenario(
         "read-committed-reads-committed-only",
         "metadata-log-matching",
     ),
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=3,
     settings=SETTINGS,
-    swarm=begin,
+    draw_parameters=begin,
     limit_seconds=3600.0,
     workload={"copiers": 2, "writers": 2, "hops": 2, "pause_ms": 250, "crashes": 0, "pauses": 0},
     fewest_controllers=1,

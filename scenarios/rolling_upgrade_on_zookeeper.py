@@ -10,10 +10,10 @@ Source: Kafka's upgrade guides 2.8 to 3.9, KIP-497, KIP-516, KIP-730.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import SETTINGS as COPYING_SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
-from kraftsim.cluster.upgrading import VERSION_KEY, LastingCopying, path_from, zookeeper_lines
+from kraftsim.cluster.upgrading import VERSION_KEY, ContinuousTransformApp, path_from, zookeeper_lines
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ IDS_PER_RESTART = 40
 FIRST = "2.3"
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade step by step under load, and check what the clients wrote."""
-    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
+    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, transform_app=ContinuousTransformApp(partitions=2))
 
 
 async def climb(load: UnderLoad) -> None:
@@ -49,18 +49,18 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="rolling_upgrade_on_zookeeper",
-    story="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol versions in a second round; clients continue.",
+    summary="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol versions in a second round; clients continue.",
     must_exercise=(
         *PROVEN,
         "every-input-copied-once",
         "transactions-atomic",
     ),
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=0,
     zookeeper_mode=True,
     settings={**COPYING_SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST},
-    swarm=begin,
+    draw_parameters=begin,
     limit_seconds=3600.0,
     workload={"copiers": 1, "writers": 1, "hops": 1, "pause_ms": 300, "crashes": 0, "pauses": 0},
     fewest_brokers=3,

@@ -13,10 +13,10 @@ Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import SETTINGS
 from kraftsim.cluster.phases import replicas_settle, under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, within
-from kraftsim.cluster.sequence_walks import Walk
+from kraftsim.cluster.random_sequences import RandomSequence
+from kraftsim.cluster.replication_workload import SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
@@ -31,16 +31,16 @@ CALM_STEPS = 20
 WORKLOAD = {"walks": 2, "producers": 3, "steps": 60, "pause_ms": 40, "transactional_ids": 4, "transactions": 3, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Send sequences in transactions without faults, then without transactions while leaders fail; check the logs."""
     producer_ids = await _producer_ids(stage)
     walks = [await _walk(stage, f"walked-{number}") for number in range(1, stage.workload("walks") + 1)]
     await _transact(stage)
     pause_seconds = stage.workload("pause_ms") / 1000
     for each in walks:
-        await each.walk(producer_ids, min(CALM_STEPS, stage.workload("steps")), 0.0)
+        await each.run_steps(producer_ids, min(CALM_STEPS, stage.workload("steps")), 0.0)
         each.rules.may_forget = True
-    work = (each.walk(producer_ids, stage.workload("steps"), pause_seconds) for each in walks)
+    work = (each.run_steps(producer_ids, stage.workload("steps"), pause_seconds) for each in walks)
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     for each in walks:
         await replicas_settle(stage, each.topic, 1)
@@ -48,28 +48,30 @@ async def play(stage: Stage) -> None:
         await each.client.close()
 
 
-async def _producer_ids(stage: Stage) -> list[int]:
-    asker = stage.id_asker("asker")
-    found = await asker.ask(stage.workload("producers"))
-    await asker.close()
+async def _producer_ids(stage: ScenarioEnvironment) -> list[int]:
+    requester = stage.producer_id_client("asker")
+    found = await requester.ask(stage.workload("producers"))
+    await requester.close()
     return found
 
 
-async def _walk(stage: Stage, topic: str) -> Walk:
+async def _walk(stage: ScenarioEnvironment, topic: str) -> RandomSequence:
     random = stage.random(topic)
     client = stage.exact_client(f"walker-of-{topic}", topic)
     await within(stage, f"{topic} was not created", client.create_topic(random.sample(BROKERS, len(BROKERS)), {}), STEP_SECONDS)
-    return Walk(stage=stage, client=client, random=random, topic=topic)
+    return RandomSequence(stage=stage, client=client, random=random, topic=topic)
 
 
-async def _transact(stage: Stage) -> None:
+async def _transact(stage: ScenarioEnvironment) -> None:
     """Use one new transactional id after the other on a partition."""
-    walk = await _walk(stage, "walked-in-transactions")
+    run_steps = await _walk(stage, "walked-in-transactions")
     for number in range(1, stage.workload("transactional_ids") + 1):
-        transactional_id = walk.client.transactional_id(f"walker-{number}")
-        await within(stage, f"walker-{number} is stuck", walk.transact(transactional_id, stage.workload("transactions"), batches=6), STEP_SECONDS)
-    await walk.audit()
-    await walk.client.close()
+        transactional_id = run_steps.client.transactional_id(f"walker-{number}")
+        await within(
+            stage, f"walker-{number} is stuck", run_steps.transact(transactional_id, stage.workload("transactions"), batches=6), STEP_SECONDS
+        )
+    await run_steps.audit()
+    await run_steps.client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -104,9 +106,9 @@ def _broken(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="sequences_out_of_turn",
-    story="Producers send arbitrary sequences while leaders fail; each response is Apache Kafka's, and the log has what was acknowledged.",
+    summary="Producers send arbitrary sequences while leaders fail; each response is Apache Kafka's, and the log has what was acknowledged.",
     must_exercise=("one-append-per-sequence", "replicas-equal", "partition-log-matching", "one-partition-leader-per-epoch", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.release": "4.1", "transaction.state.log.replication.factor": "3", "transaction.state.log.num.partitions": "3"},
     limit_seconds=600.0,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.workload import ProducerDriver
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
@@ -33,7 +33,7 @@ SINGLY = ProducerSettings(linger_ms=0, batch_size_bytes=1, request_timeout_ms=30
 """Each record is its own batch, so that no other record is rejected with it."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce while some records are rejected and responses are lost, and compare the log with the expected records."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}", SINGLY) for number in range(1, stage.workload("writers") + 1)]
@@ -48,11 +48,11 @@ async def play(stage: Stage) -> None:
     await _audit(stage, refused)
 
 
-async def _write(stage: Stage, writer: ProducerDriver, number: int, refused: Mapping[int, bytes]) -> None:
+async def _write(stage: ScenarioEnvironment, writer: ProducerDriver, number: int, refused: Mapping[int, bytes]) -> None:
     await _send(stage, writer, number, range(PARTITIONS, PARTITIONS + stage.workload("records_per_writer")), refused)
 
 
-async def _send(stage: Stage, writer: ProducerDriver, number: int, indices: Sequence[int], refused: Mapping[int, bytes]) -> None:
+async def _send(stage: ScenarioEnvironment, writer: ProducerDriver, number: int, indices: Sequence[int], refused: Mapping[int, bytes]) -> None:
     """Send records, and wait until all are settled. The first ones are sent before all faults, so that each leader knows the producer."""
     for index in indices:
         await writer.send(TOPIC, index % PARTITIONS, f"{number}.{index}", refused.get(index, b"line %d" % index))
@@ -62,15 +62,15 @@ async def _send(stage: Stage, writer: ProducerDriver, number: int, indices: Sequ
         raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
-def _drawn(stage: Stage, number: int) -> Mapping[int, bytes]:
+def _drawn(stage: ScenarioEnvironment, number: int) -> Mapping[int, bytes]:
     """Draw which records of a writer are too large."""
     random = stage.random(f"records of writer-{number}")
     indices = range(PARTITIONS, PARTITIONS + stage.workload("records_per_writer"))
     return {index: TOO_LARGE for index in indices if random.randrange(1000) < stage.workload("too_large_per_mille")}
 
 
-async def _audit(stage: Stage, refused: Sequence[Mapping[int, bytes]]) -> None:
-    """Read everything. Raises StoryFailed unless each partition has all records of each writer once and in order, without those too large.
+async def _audit(stage: ScenarioEnvironment, refused: Sequence[Mapping[int, bytes]]) -> None:
+    """Read everything. Raises ScenarioFailed unless each partition has all records of each writer once and in order, without those too large.
 
     A client that batches several records loses the others in a batch with an oversized one: missing records are then not checked.
     """
@@ -83,7 +83,7 @@ async def _audit(stage: Stage, refused: Sequence[Mapping[int, bytes]]) -> None:
             found = [index for where, writer, index in read if (where, writer) == (partition, number)]
             wanted = [index for index in sent if index % PARTITIONS == partition]
             if found != (wanted if stage.mode is not Mode.PROCESSES else sorted(set(found))):
-                raise StoryFailed(f"of writer-{number} partition {partition} has {found} instead of {wanted}")
+                raise ScenarioFailed(f"of writer-{number} partition {partition} has {found} instead of {wanted}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -103,9 +103,9 @@ def _fault(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="some_records_are_too_large",
-    story="Brokers reject some records among many in flight, and responses are lost; all others are in the log once, in order.",
+    summary="Brokers reject some records among many in flight, and responses are lost; all others are in the log once, in order.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={"message.max.bytes": str(LARGEST_BYTES), "broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},

@@ -8,12 +8,12 @@ Source: KAFKA-15195, KAFKA-9393, KIP-405, KIP-866, Kafka's upgrade guides 2.8 to
 
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.cluster.boundary_story import CONFIGS, EARLIEST_LOCAL, RECORDS_PER_SEGMENT, SEGMENTS, STEP_SECONDS, VALUE_BYTES
-from kraftsim.cluster.boundary_story import SETTINGS as TIERED_FROM_THE_START
 from kraftsim.cluster.migrating import Migration
-from kraftsim.cluster.migration_story import CONTROLLERS
-from kraftsim.cluster.migration_story import SETTINGS as KRAFT_SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.migration_scenarios import CONTROLLERS
+from kraftsim.cluster.migration_scenarios import SETTINGS as KRAFT_SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
+from kraftsim.cluster.snapshot_boundary import CONFIGS, EARLIEST_LOCAL, RECORDS_PER_SEGMENT, SEGMENTS, STEP_SECONDS, VALUE_BYTES
+from kraftsim.cluster.snapshot_boundary import SETTINGS as TIERED_FROM_THE_START
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from kraftsim.events.runs import PhaseBegan
@@ -37,10 +37,10 @@ TIERED: Final = {"local.retention.bytes": CONFIGS["local.retention.bytes"], "rem
 TIERING: Final = {key: value for key, value in TIERED_FROM_THE_START.items() if not key.startswith(("kraftsim.", "broker."))}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Write, upgrade, migrate, tier the topic, and compare the local log with what the remedy guarantees."""
     client = stage.exact_client("operator", TOPIC)
-    stage.note(PhaseBegan(phase=f"written-by-{stage.spec.release}"))
+    stage.emit(PhaseBegan(phase=f"written-by-{stage.spec.release}"))
     await within(stage, "the topic was not created", client.create_topic([1, 2], {}), STEP_SECONDS)
     await client.set_configs(UNTIERED)
     await stage.sleep(SETTLING_SECONDS)
@@ -53,24 +53,24 @@ async def play(stage: Stage) -> None:
     await migration.take_over()
     await migration.to_kraft()
     await migration.end()
-    stage.note(PhaseBegan(phase="nodes-with-a-remote-store"))
+    stage.emit(PhaseBegan(phase="nodes-with-a-remote-store"))
     await upgrade.roll([*stage.spec.controller_names, *stage.spec.broker_names], settings=TIERING)
-    stage.note(PhaseBegan(phase="tiered"))
+    stage.emit(PhaseBegan(phase="tiered"))
     await client.set_configs(TIERED)
     await stage.sleep(TRIES_SECONDS)
     local_from = await client.offset_of(EARLIEST_LOCAL)
     await client.close()
     is_remedied = bool(stage.spec.settings.get(REMEDY))
     if (local_from > 0) is not is_remedied:
-        raise StoryFailed(f"local segments begin at offset {local_from}, remedy {stage.spec.settings.get(REMEDY) or 'none'}")
+        raise ScenarioFailed(f"local segments begin at offset {local_from}, remedy {stage.spec.settings.get(REMEDY) or 'none'}")
     reader = stage.reader("auditor")
     read = [record.key for record in await reader.read_all(TOPIC, [0])]
     await reader.close()
     if read != written:
-        raise StoryFailed(f"{written} were written, but {read} were read")
+        raise ScenarioFailed(f"{written} were written, but {read} were read")
 
 
-async def _write(stage: Stage, client_id: str, count: int) -> list[str]:
+async def _write(stage: ScenarioEnvironment, client_id: str, count: int) -> list[str]:
     """Write records of a new producer, one batch each, and return their keys."""
     producer = stage.producer(client_id)
     await producer.start()
@@ -78,7 +78,7 @@ async def _write(stage: Stage, client_id: str, count: int) -> list[str]:
     for key in keys:
         await producer.send(TOPIC, 0, key, key.encode().ljust(VALUE_BYTES, b"."))
         if await producer.flush(STEP_SECONDS):
-            raise StoryFailed(f"{key} was not acknowledged")
+            raise ScenarioFailed(f"{key} was not acknowledged")
     await producer.close()
     return keys
 
@@ -90,7 +90,7 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="tiered_after_an_upgrade",
-    story="A log written by 2.7 is upgraded to 3.6 and KRaft; its segments without producer snapshots cannot be copied to remote storage.",
+    summary="A log written by 2.7 is upgraded to 3.6 and KRaft; its segments without producer snapshots cannot be copied to remote storage.",
     must_exercise=(
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",
@@ -98,7 +98,7 @@ SCENARIO = Scenario(
         "zookeeper-mirrors-log",
         "metadata-log-matching",
     ),
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=1,
     brokers=2,

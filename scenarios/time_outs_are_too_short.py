@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, SMALL_BLOCKS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_WORD
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ FETCH_MS = 150
 """The fetch timeout of a follower. A leader writes something every 20 ms, so on fast machines followers receive it in time."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids from the start, heal, and request more."""
     ids: list[int] = []
     clients = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids) for number in range(1, stage.workload("askers") + 1))
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
@@ -68,7 +68,7 @@ TIMES_MS = (600, 1200, 1800, 2400)
 
 def _stands_still(random: "Random", trigger: Trigger) -> Fault:
     """The leader is paused for longer than a timeout, or much longer."""
-    return Fault(kind="pause", target=LEADER_WORD, trigger=trigger, params={"duration_ms": random.randint(FETCH_MS + 50, 3 * FETCH_MS)})
+    return Fault(kind="pause", target=LEADER_TARGET, trigger=trigger, params={"duration_ms": random.randint(FETCH_MS + 50, 3 * FETCH_MS)})
 
 
 def _slow_disks(random: "Random") -> Fault:
@@ -83,7 +83,7 @@ def _slow_links(random: "Random") -> Fault:
     return Fault(kind="slow-link", target="controller-*<>controller-*", trigger=AtTime(at_ms=at_ms), params=params)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw the release (from 4.0 on voters use pre-vote), the election timeout, and the election backoff.
 
     The backoff after a lost election may not be too short: it is drawn in steps of 100 ms, and if all values are capped to the same maximum,
@@ -98,7 +98,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="time_outs_are_too_short",
-    story="A new cluster's timeouts are too short for its machines: leaders change constantly, and no controller acts in a past epoch.",
+    summary="A new cluster's timeouts are too short for its machines: leaders change constantly, and no controller acts in a past epoch.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",
@@ -111,7 +111,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
     controllers=3,
     controllers_drawn=(3, 3, 5),
@@ -122,7 +122,7 @@ SCENARIO = Scenario(
         "metadata.max.idle.interval.ms": "20",
         **SMALL_BLOCKS,
     },
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

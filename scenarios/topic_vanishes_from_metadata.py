@@ -10,7 +10,7 @@ Source: KIP-98; librdkafka 1.9.0.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
@@ -27,7 +27,7 @@ OLDEST = 8
 WORKLOAD = {"writers": 3, "records_per_writer": 60, "pause_ms": 50, "work_ms": int(WORK_SECONDS * 1000)}
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce to a topic that is created late and reported as unknown now and then, and read everything back."""
     writers = range(1, stage.workload("writers") + 1)
     work = (_write(stage, number) for number in writers)
@@ -37,15 +37,15 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = {f"{number}.{index}" for number in writers for index in range(stage.workload("records_per_writer"))}
     if len(read) != len(sent) or {record.key for record in read} != sent:
-        raise StoryFailed(f"{len(sent)} records were sent, but the consumer read {len(read)}, {len(sent & {each.key for each in read})} of them")
+        raise ScenarioFailed(f"{len(sent)} records were sent, but the consumer read {len(read)}, {len(sent & {each.key for each in read})} of them")
 
 
-async def _create(stage: Stage) -> None:
+async def _create(stage: ScenarioEnvironment) -> None:
     await stage.sleep(LATE_SECONDS)
     await stage.create_topic(TOPIC, PARTITIONS)
 
 
-async def _write(stage: Stage, number: int) -> None:
+async def _write(stage: ScenarioEnvironment, number: int) -> None:
     writer = stage.producer(f"writer-{number}")
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
@@ -75,9 +75,9 @@ def _break_connection(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="topic_vanishes_from_metadata",
-    story="Brokers report a topic as unknown for a moment; producers continue with their sequences.",
+    summary="Brokers report a topic as unknown for a moment; producers continue with their sequences.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
-    play=play,
+    run=run,
     faults=faults,
     brokers=2,
     settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "auto.create.topics.enable": "false"},

@@ -10,9 +10,9 @@ Source: KIP-98, KIP-588, KIP-890 part 1.
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, Dealer, Deals, ProducerFailed
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, OrderApp, OrdersWorkload, ProducerFailed
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
@@ -26,31 +26,31 @@ HURRIED = ProducerSettings(delivery_timeout_ms=750, request_timeout_ms=700)
 """What is not acknowledged soon times out, and its transaction is aborted."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload with short client timeouts, and with transactions that exceed theirs."""
-    hurried, slow = Deals(producer=HURRIED), Deals(transaction_timeout_ms=2000)
+    hurried, slow = OrdersWorkload(producer=HURRIED), OrdersWorkload(transaction_timeout_ms=2000)
     await hurried.open(stage)
     dealers = stage.workload("dealers")
-    work = [hurried.trade(stage, number) for number in range(1, dealers + 1)]
+    work = [hurried.run_orders(stage, number) for number in range(1, dealers + 1)]
     work += [_too_slow(stage, slow, number) for number in range(dealers + 1, 2 * dealers + 1)]
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     await slow.audit(stage)
 
 
-async def _too_slow(stage: Stage, orders: Deals, number: int) -> None:
-    app = orders.dealer(stage, f"slow-{number}", f"slow-{number}")
+async def _too_slow(stage: ScenarioEnvironment, orders: OrdersWorkload, number: int) -> None:
+    app = orders.order_app(stage, f"slow-{number}", f"slow-{number}")
     random = stage.random(f"slow-{number}")
 
     async def work() -> None:
         for _ in range(max(1, stage.workload("transactions") // 4)):
             await _go_on_late(stage, orders, app, random.uniform(2.5, 5.0))
 
-    await app.workplace.run(work())
+    await app.client_host.run(work())
 
 
-async def _go_on_late(stage: Stage, orders: Deals, app: Dealer, seconds: float) -> None:
+async def _go_on_late(stage: ScenarioEnvironment, orders: OrdersWorkload, app: OrderApp, seconds: float) -> None:
     """Send, pause until the transaction has timed out, send more, and commit: that must fail."""
-    client = await app.begin_life()
+    client = await app.restart_producer()
     try:
         await client.begin()
         await orders.send(stage, client, "early", [0])
@@ -79,8 +79,8 @@ def _late(random: "Random") -> Fault:
     """A Produce request arrives after its client has timed it out and aborted; or AddPartitionsToTxn arrives after the transaction ended."""
     waits_ms = random.randint(700, 1600)
     if random.random() < 0.4:
-        asker = random.choice(BROKERS)
-        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, client=asker, nth=random.randint(1, 20), moment="before")
+        requester = random.choice(BROKERS)
+        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, client=requester, nth=random.randint(1, 20), moment="before")
         return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"is_given_up": False, "duration_ms": waits_ms + 200})
     trigger = OnFrame(api_key=PRODUCE, nth=random.randint(1, 60), moment="before")
     params: dict[str, Value] = {"overtaken_by": 1, "same_client": False, "after_ms": waits_ms, "duration_ms": 6000}
@@ -89,9 +89,9 @@ def _late(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="transaction_times_out",
-    story="Transactions time out and are aborted; late writes of their producers are in no transaction.",
+    summary="Transactions time out and are aborted; late writes of their producers are in no transaction.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

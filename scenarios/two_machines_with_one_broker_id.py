@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.other_machine import OtherMachine
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICKER_ELECTIONS, SMALL_BLOCKS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.quorum_scenarios import QUICKER_ELECTIONS, SMALL_BLOCKS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ WORKLOAD = {"attempts": 10, "late_words": 8, "ids_after": 30, "work_ms": 100}
 REFUSED, STALE, NONE = "DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH", "NONE"
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run two machines with one broker id in turn while controllers fail over; afterwards the first must serve as before."""
     await stage.wait_for_brokers()
-    machine = OtherMachine(stage.workplace("copy"), stage.spec, CLONED, host_is_name=stage.mode is Mode.SIM)
+    machine = OtherMachine(stage.client_host("copy"), stage.spec, CLONED, host_is_name=stage.mode is Mode.SIM)
     is_over: list[bool] = []
     await stage.gather(_two_machines(stage, machine, is_over), _fail_controllers_over(stage, is_over))
     machine.close()
     await under_faults(stage, _ask(stage), seconds=stage.workload("work_ms") / 1000)
 
 
-async def _two_machines(stage: Stage, machine: OtherMachine, is_over: list[bool]) -> None:
-    first, second = machine.new_life(), machine.new_life()
+async def _two_machines(stage: ScenarioEnvironment, machine: OtherMachine, is_over: list[bool]) -> None:
+    first, second = machine.new_incarnation(), machine.new_incarnation()
     for _ in range(stage.workload("attempts")):
         await _refused(machine, first, "while the broker lives")
         await stage.sleep(PAUSE_SECONDS)
@@ -59,7 +59,7 @@ async def _two_machines(stage: Stage, machine: OtherMachine, is_over: list[bool]
     await _refused(machine, second, "within the session of the previous incarnation")
     second_epoch = await _registered(stage, machine, second)
     if second_epoch <= first_epoch:
-        raise StoryFailed(f"the second incarnation of the clone has epoch {second_epoch}, the first one had {first_epoch}")
+        raise ScenarioFailed(f"the second incarnation of the clone has epoch {second_epoch}, the first one had {first_epoch}")
     await _late_requests(machine, first_epoch, second_epoch)
     await _unfenced(stage, machine, second_epoch)
     await stage.gather(_start_again(stage), _repeat_late_requests(stage, machine, first_epoch, second_epoch))
@@ -70,7 +70,7 @@ async def _refused(machine: OtherMachine, incarnation_id: bytes, when: str) -> N
     _require((await machine.register(incarnation_id))[0].name, REFUSED, f"a clone that registers {when}")
 
 
-async def _registered(stage: Stage, machine: OtherMachine, incarnation_id: bytes) -> int:
+async def _registered(stage: ScenarioEnvironment, machine: OtherMachine, incarnation_id: bytes) -> int:
     """Register until there is an epoch, as a starting broker does."""
 
     async def ask() -> None:
@@ -87,12 +87,12 @@ async def _registered(stage: Stage, machine: OtherMachine, incarnation_id: bytes
     return epochs[0]
 
 
-async def _unfenced(stage: Stage, machine: OtherMachine, broker_epoch: int) -> None:
+async def _unfenced(stage: ScenarioEnvironment, machine: OtherMachine, broker_epoch: int) -> None:
     """Check that the clone stays fenced until it reports that it has read its registration, at the offset of its epoch or after."""
     for read_offset in (NOTHING_READ, broker_epoch - 1):
         beat = await machine.beat(broker_epoch, read_offset)
         if beat.error.name != NONE or beat.is_caught_up or not beat.is_fenced:
-            raise StoryFailed(f"a broker of epoch {broker_epoch} that has read up to {read_offset} received {beat}")
+            raise ScenarioFailed(f"a broker of epoch {broker_epoch} that has read up to {read_offset} received {beat}")
 
     async def ask() -> None:
         read_offset = broker_epoch
@@ -111,18 +111,18 @@ async def _late_requests(machine: OtherMachine, former_epoch: int, broker_epoch:
     _require((await machine.ask_for_block(former_epoch)).name, STALE, "a block for the previous incarnation")
 
 
-async def _repeat_late_requests(stage: Stage, machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
+async def _repeat_late_requests(stage: ScenarioEnvironment, machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
     for _ in range(stage.workload("late_words")):
         await _late_requests(machine, former_epoch, broker_epoch)
         await stage.sleep(PAUSE_SECONDS)
 
 
-async def _start_again(stage: Stage) -> None:
+async def _start_again(stage: ScenarioEnvironment) -> None:
     await stage.restart(CLONED)
     await within(stage, f"{CLONED} serves again", stage.wait_for_brokers(), ALIVE_SECONDS)
 
 
-async def _fail_controllers_over(stage: Stage, is_over: list[bool]) -> None:
+async def _fail_controllers_over(stage: ScenarioEnvironment, is_over: list[bool]) -> None:
     """Restart one controller after the other."""
     random = stage.random("controllers")
     while not is_over:
@@ -133,15 +133,15 @@ async def _fail_controllers_over(stage: Stage, is_over: list[bool]) -> None:
         await stage.restart(name)
 
 
-async def _ask(stage: Stage) -> None:
-    client = stage.id_asker("asker", broker=CLONED)
+async def _ask(stage: ScenarioEnvironment) -> None:
+    client = stage.producer_id_client("asker", broker=CLONED)
     await client.ask(stage.workload("ids_after"))
     await client.close()
 
 
 def _require(found: str, wanted: str, what: str) -> None:
     if found != wanted:
-        raise StoryFailed(f"{what}: {found}, not {wanted}")
+        raise ScenarioFailed(f"{what}: {found}, not {wanted}")
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -151,7 +151,7 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="two_machines_with_one_broker_id",
-    story="A machine is cloned, and two of them use one broker id while controllers fail over; the cluster accepts one incarnation at a time.",
+    summary="A machine is cloned, and two of them use one broker id while controllers fail over; the cluster accepts one incarnation at a time.",
     must_exercise=(
         "incarnations-begin-anew",
         "new-controllers-hear-brokers-out",
@@ -160,7 +160,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=3,
     brokers=2,

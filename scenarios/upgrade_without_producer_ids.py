@@ -13,9 +13,9 @@ without ZooKeeper.
 import asyncio
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.awaited_ids import ASKED_AGAIN, answer_without_ids, ask_as_before, waits_for_ids
-from kraftsim.cluster.ledger import SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.awaited_ids import RETRIED_ERRORS, answer_without_ids, retry_as_before, waits_for_ids
+from kraftsim.cluster.replication_workload import SETTINGS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.cluster.under_load import PROVEN
 from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
 from kraftsim.events.runs import PhaseBegan
@@ -33,7 +33,7 @@ WAIT_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade step by step with ZooKeeper unavailable at every broker, and read what was written meanwhile."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
@@ -42,10 +42,10 @@ async def play(stage: Stage) -> None:
     await traffic.audit(stage)
 
 
-async def _climb(stage: Stage, traffic: Traffic) -> None:
+async def _climb(stage: ScenarioEnvironment, traffic: Traffic) -> None:
     upgrade = Upgrade(stage=stage, topics={TOPIC: PARTITIONS})
     for line in path(stage):
-        stage.note(PhaseBegan(phase=f"brokers-to-{line}"))
+        stage.emit(PhaseBegan(phase=f"brokers-to-{line}"))
         for name in stage.spec.broker_names:
             await upgrade.roll([name], to=line)
             await _ask_in_vain(stage, name, line)
@@ -53,31 +53,31 @@ async def _climb(stage: Stage, traffic: Traffic) -> None:
     traffic.is_over = True
 
 
-def path(stage: Stage) -> list[str]:
+def path(stage: ScenarioEnvironment) -> list[str]:
     """Return the upgrade path: the first release, and one drawn release for each kind of error."""
     random, later = stage.random("path"), zookeeper_lines()[zookeeper_lines().index(FIRST) + 1 :]
     ways = dict.fromkeys((waits_for_ids(line), answer_without_ids(line)) for line in later)
     return [FIRST, *(random.choice([line for line in later if (waits_for_ids(line), answer_without_ids(line)) == way]) for way in ways)]
 
 
-async def _ask_in_vain(stage: Stage, name: str, line: str) -> None:
-    """Request an id from a broker without a block while ZooKeeper is down. Raises StoryFailed unless it returns its release's error."""
+async def _ask_in_vain(stage: ScenarioEnvironment, name: str, line: str) -> None:
+    """Request an id from a broker without a block while ZooKeeper is down. Raises ScenarioFailed unless it returns its release's error."""
     await stage.kill(SERVER)
-    older, newer = (stage.id_asker(f"{which}-producer-at-{line}-of-{name}", broker=name) for which in ("older", "newer"))
+    older, newer = (stage.producer_id_client(f"{which}-producer-at-{line}-of-{name}", broker=name) for which in ("older", "newer"))
     began = stage.now_seconds()
     error = await asyncio.wait_for(older.ask_once(), PATIENCE_SECONDS)
     waited = stage.now_seconds() - began
     if error is not answer_without_ids(line) or not _is_in_time(stage, line, waited):
-        raise StoryFailed(f"{name} of {line} returned {error.name} after {waited:.1f} s without producer ids")
+        raise ScenarioFailed(f"{name} of {line} returned {error.name} after {waited:.1f} s without producer ids")
     work = [newer.ask(1), stage.restart(SERVER)]
-    if error in ASKED_AGAIN:
-        work.append(ask_as_before(stage, older, stage.workload("pause_ms") / 1000))
+    if error in RETRIED_ERRORS:
+        work.append(retry_as_before(stage, older, stage.workload("pause_ms") / 1000))
     await within(stage, "producer ids", stage.gather(*work), PATIENCE_SECONDS)
     await older.close()
     await newer.close()
 
 
-def _is_in_time(stage: Stage, line: str, waited: float) -> bool:
+def _is_in_time(stage: ScenarioEnvironment, line: str, waited: float) -> bool:
     """Return whether a broker responded as late as its release does; over sockets the time depends on the machine."""
     if waits_for_ids(line):
         return waited >= WAIT_SECONDS
@@ -91,9 +91,9 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="upgrade_without_producer_ids",
-    story="Producer ids are unavailable at each broker of an upgrade from 3.0: each release returns the error that it is known for.",
+    summary="Producer ids are unavailable at each broker of an upgrade from 3.0: each release returns the error that it is known for.",
     must_exercise=PROVEN,
-    play=play,
+    run=run,
     faults=no_faults,
     controllers=0,
     zookeeper_mode=True,

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_story import QUICK_SESSIONS, QUICKER_ELECTIONS
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.terrain import FETCH
+from kraftsim.faults.fault_space import FETCH
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ WORKLOAD = {"ids": 2500, "changes": 10, "ids_after": 1100, "work_ms": int(WORK_S
 """`changes` are requested under faults; `ids_after` after everything is healed."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Request ids while voters change under faults, heal, reach the final voters, and request more."""
     ids: list[int] = []
     work = (_ask(stage, "asker-1", stage.workload("ids"), ids), _change(stage, stage.workload("changes")))
@@ -52,12 +52,12 @@ async def play(stage: Stage) -> None:
     await within(stage, "the last voters", _come_to(stage, last), CHANGES_SECONDS)
     await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     if await stage.voters() != last:
-        raise StoryFailed(f"the acknowledged voters are {', '.join(last)}, the actual ones {await stage.voters()}")
+        raise ScenarioFailed(f"the acknowledged voters are {', '.join(last)}, the actual ones {await stage.voters()}")
     if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _change(stage: Stage, changes: int) -> None:
+async def _change(stage: ScenarioEnvironment, changes: int) -> None:
     """Request one change after the other, ignoring the results: mostly of a random controller, sometimes of the leader."""
     random = stage.random("operator")
     for _ in range(changes):
@@ -73,7 +73,7 @@ async def _change(stage: Stage, changes: int) -> None:
             await stage.change_voter(random.choice(voters), joins=False)
 
 
-async def _come_to(stage: Stage, wanted: tuple[str, ...]) -> None:
+async def _come_to(stage: ScenarioEnvironment, wanted: tuple[str, ...]) -> None:
     while (voters := await stage.voters()) != wanted:
         lacking = [name for name in wanted if voters is not None and name not in voters]
         spare = [name for name in voters or () if name not in wanted]
@@ -135,7 +135,7 @@ def _written(random: "Random") -> OnEvent:
 
 def _moment(random: "Random") -> Trigger:
     """A voter set is written or replicated, a vote, an election, or a flush."""
-    kind, times = random.choice((("VotersChanged", 20), ("VoteTold", 6), ("ControllerElected", 3), ("MetadataTruncated", 2), ("SnapshotLoaded", 2)))
+    kind, times = random.choice((("VotersChanged", 20), ("VoteSent", 6), ("ControllerElected", 3), ("MetadataTruncated", 2), ("SnapshotLoaded", 2)))
     if random.random() < 0.7:
         return OnEvent(kind=kind, nth=random.randint(1, times))
     moment = random.choice(("before", "after"))
@@ -146,7 +146,7 @@ def _time(random: "Random") -> AtTime:
     return AtTime(at_ms=random.randint(500, int(WORK_SECONDS * 1000)))
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw how often snapshots, which contain the voters, are written, how much log is kept after them, and the size of a Fetch response."""
     return {
         "metadata.log.max.record.bytes.between.snapshots": random.choice(("700", "1500", "20971520")),
@@ -155,15 +155,15 @@ def swarm(random: "Random") -> Mapping[str, str]:
     }
 
 
-async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
-    client = stage.id_asker(client_id)
+async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.producer_id_client(client_id)
     ids += await client.ask(count)
     await client.close()
 
 
 SCENARIO = Scenario(
     name="voters_come_and_go",
-    story="Controllers join and leave the quorum while leaders are isolated and killed; there is one log, and acknowledged voter changes hold.",
+    summary="Controllers join and leave the quorum while leaders are isolated and killed; there is one log, and acknowledged voter changes hold.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -176,9 +176,9 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "settles-after-heal",
     ),
-    play=play,
+    run=run,
     faults=faults,
-    swarm=swarm,
+    draw_parameters=draw_parameters,
     controllers=4,
     first_voters=4,
     brokers=2,

@@ -7,7 +7,7 @@ in dual write and in KRaft mode are all in use; during dual write, ZooKeeper is 
 Source: KIP-866, the migration chapter of Kafka's documentation 3.9.
 """
 
-from kraftsim.cluster.migration_story import Move, migration_story
+from kraftsim.cluster.migration_scenarios import Move, migration_scenario
 
 
 async def go(move: Move) -> None:
@@ -23,9 +23,9 @@ async def go(move: Move) -> None:
     await move.ask()
 
 
-SCENARIO = migration_story(
+SCENARIO = migration_scenario(
     name="zk_to_kraft_migration",
-    story="A cluster is migrated from ZooKeeper to KRaft, step by step; clients see retriable errors only.",
+    summary="A cluster is migrated from ZooKeeper to KRaft, step by step; clients see retriable errors only.",
     go=go,
     must_exercise=("metadata-log-matching",),
 )

@@ -8,11 +8,11 @@ Source: KIP-98, KIP-588, KIP-890.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.deals import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, Dealer, Deals, ProducerFailed
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, OrderApp, OrdersWorkload, ProducerFailed
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.terrain import INIT_PRODUCER_ID
+from kraftsim.faults.fault_space import INIT_PRODUCER_ID
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ WORK_SECONDS = 10.0
 POINTS = ("begun", "sent", "sent more")
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Pause one producer, let another initialize its id, and resume the first."""
-    orders = Deals(transaction_timeout_ms=60_000)
+    orders = OrdersWorkload(transaction_timeout_ms=60_000)
     await orders.open(stage)
     seconds = stage.workload("work_ms") / 1000
     rounds = [_round(stage, orders, number) for number in range(1, stage.workload("dealers") + 1)]
@@ -33,18 +33,18 @@ async def play(stage: Stage) -> None:
     await orders.audit(stage)
 
 
-async def _round(stage: Stage, orders: Deals, number: int) -> None:
-    first = orders.dealer(stage, f"first-{number}", f"deals-{number}")
-    second = orders.dealer(stage, f"second-{number}", f"deals-{number}")
+async def _round(stage: ScenarioEnvironment, orders: OrdersWorkload, number: int) -> None:
+    first = orders.order_app(stage, f"first-{number}", f"deals-{number}")
+    second = orders.order_app(stage, f"second-{number}", f"deals-{number}")
     point = stage.random(f"point-{number}").choice(POINTS)
     is_fenced = [False]
-    await first.workplace.run(_pause(stage, orders, first, second, point, is_fenced))
+    await first.client_host.run(_pause(stage, orders, first, second, point, is_fenced))
     if not is_fenced[0]:
-        raise StoryFailed(f"first-{number} was paused when it had {point}, another producer took its id, and its commit succeeded")
+        raise ScenarioFailed(f"first-{number} was paused when it had {point}, another producer took its id, and its commit succeeded")
 
 
-async def _pause(stage: Stage, orders: Deals, first: Dealer, second: Dealer, point: str, is_fenced: list[bool]) -> None:
-    zombie = await first.begin_life()
+async def _pause(stage: ScenarioEnvironment, orders: OrdersWorkload, first: OrderApp, second: OrderApp, point: str, is_fenced: list[bool]) -> None:
+    zombie = await first.restart_producer()
     try:
         await zombie.begin()
         await orders.send(stage, zombie, "a")
@@ -56,7 +56,7 @@ async def _pause(stage: Stage, orders: Deals, first: Dealer, second: Dealer, poi
         await orders.send(stage, zombie, "b")
         await stage.sleep(0.2 if point == "sent" else 0.0)
     zombie.freeze()
-    await second.workplace.run(_take_over(stage, orders, second))
+    await second.client_host.run(_take_over(stage, orders, second))
     zombie.thaw()
     try:
         await orders.send(stage, zombie, "c")
@@ -71,8 +71,8 @@ async def _pause(stage: Stage, orders: Deals, first: Dealer, second: Dealer, poi
     await zombie.close()
 
 
-async def _take_over(stage: Stage, orders: Deals, app: Dealer) -> None:
-    client = await app.begin_life()
+async def _take_over(stage: ScenarioEnvironment, orders: OrdersWorkload, app: OrderApp) -> None:
+    client = await app.restart_producer()
     for _ in range(stage.workload("transactions") // 4):
         try:
             await client.begin()
@@ -112,9 +112,9 @@ def _restart(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_epoch",
-    story="A producer is paused while another initializes its transactional id; when it resumes it is fenced, and nothing of it is committed.",
+    summary="A producer is paused while another initializes its transactional id; when it resumes it is fenced, and nothing of it is committed.",
     must_exercise=MUST_EXERCISE,
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

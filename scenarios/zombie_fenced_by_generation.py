@@ -17,9 +17,9 @@ GroupCoordinator.{validateOffsetCommit, onCompleteJoinPhase, updateStaticMemberA
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.copying import MUST_EXERCISE, SETTINGS, WORKLOAD, Copying, Point
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, Stage
+from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, Point, TransformApp
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import OnEvent, OnFrame
 
@@ -47,7 +47,7 @@ class Fencing(Enum):
     INSTANCE = auto()
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Run the app; the first member is paused until its partitions are reassigned."""
     random = stage.random("zombie")
     # Its transaction outlasts the pause, so the group fences it. In some runs with removed members, the transaction times out first.
@@ -55,11 +55,11 @@ async def play(stage: Stage) -> None:
     point, seconds = random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN, Point.POLLED)), random.uniform(7.0, 14.0)
     fencing = stage.random("fencing").choice((Fencing.MEMBER_REMOVED, Fencing.MEMBER_REMOVED, Fencing.GENERATION, Fencing.INSTANCE))
     if fencing is Fencing.MEMBER_REMOVED:
-        app = Copying(transaction_timeout_ms=timeout_ms, assignor=assignor, producer=WAITS_LONG)
+        app = TransformApp(transaction_timeout_ms=timeout_ms, assignor=assignor, producer=WAITS_LONG)
         await app.open(stage)
         zombie = _pause(stage, app, point, seconds)
     else:
-        app = Copying(
+        app = TransformApp(
             transaction_timeout_ms=40_000,
             producer=WAITS_LONG,
             session_timeout_ms=STATIC_SESSION_MS,
@@ -72,22 +72,22 @@ async def play(stage: Stage) -> None:
     await app.audit(stage)
 
 
-async def _pause(stage: Stage, app: Copying, point: Point, seconds: float) -> None:
+async def _pause(stage: ScenarioEnvironment, app: TransformApp, point: Point, seconds: float) -> None:
     """Pause the first member at a point of its next transaction."""
-    while ZOMBIE not in app.copiers:
+    while ZOMBIE not in app.transform_workers:
         await stage.sleep(0.1)
     await stage.sleep(1.0)
-    app.copiers[ZOMBIE].pause_at(point, seconds)
+    app.transform_workers[ZOMBIE].pause_at(point, seconds)
 
 
-async def _replace(stage: Stage, app: Copying, fencing: Fencing, point: Point) -> None:
+async def _replace(stage: ScenarioEnvironment, app: TransformApp, fencing: Fencing, point: Point) -> None:
     """Pause the first member, which is static, and let another one replace it, or join the group.
 
     It resumes after the rebalance, which waits for it for REBALANCE_MS, and before the sync timeout, which is as long again.
     """
     seconds = stage.random("fencing").uniform(1.5, 1.9) * REBALANCE_MS / 1000
     await _pause(stage, app, point, seconds)
-    while not app.copiers[ZOMBIE].stands_still:
+    while not app.transform_workers[ZOMBIE].stands_still:
         if app.is_done:
             return
         await stage.sleep(0.05)
@@ -127,9 +127,9 @@ def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_generation",
-    story="A paused member that lost its partitions resumes and commits; the group coordinator fences it, and every record is copied once.",
+    summary="A paused member that lost its partitions resumes and commits; the group coordinator fences it, and every record is copied once.",
     must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
-    play=play,
+    run=run,
     faults=faults,
     settings=SETTINGS,
     limit_seconds=600.0,

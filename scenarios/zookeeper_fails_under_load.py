@@ -11,20 +11,20 @@ Source: KIP-98, KIP-497, KIP-730, KAFKA-5642; ZooKeeper Programmer's Guide (cons
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.ledger import MUST_EXERCISE, SETTINGS, Ledger
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed
+from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.upgrading import VERSION_KEY, zookeeper_lines
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.targets import LEADER_WORD
-from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, zookeeper_terrain
+from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
+from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 from kraftsim.node.clients import ProducerIdRefused
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-LEDGER = Ledger(partitions=3)
+LEDGER = ReplicationWorkload(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 SERVER = "zookeeper-1"
 WORK_SECONDS = 12.0
@@ -36,7 +36,7 @@ FIRST = "2.3"
 MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
     ("ZookeeperControllerElected", 2, {}),
     ("ZookeeperControllerReady", 2, {}),
-    ("BrokerWent", 3, {}),
+    ("BrokerLeft", 3, {}),
     ("BrokerSessionLost", 2, {}),
     ("ProducerIdBlockAllocated", 6, {}),
     ("ProducerIdBlockReceived", 6, {}),
@@ -46,7 +46,7 @@ MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
 """Events after which a failure of a broker or ZooKeeper is most revealing, and their approximate number per run."""
 
 
-async def play(stage: Stage) -> None:
+async def run(stage: ScenarioEnvironment) -> None:
     """Produce, request ids and create topics while ZooKeeper fails, heal, and read everything back; invariants are checked from the events."""
     await LEDGER.open(stage)
     ids: list[int] = []
@@ -57,13 +57,13 @@ async def play(stage: Stage) -> None:
     clients = [_ask(stage, f"asker-{number}", ids) for number in range(1, stage.workload("askers") + 1)]
     await under_faults(stage, *filling, *clients, _make_topics(stage), seconds=stage.workload("work_ms") / 1000)
     if len(set(ids)) != len(ids):
-        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
     await LEDGER.audit(stage)
 
 
-async def _ask(stage: Stage, client_id: str, ids: list[int]) -> None:
+async def _ask(stage: ScenarioEnvironment, client_id: str, ids: list[int]) -> None:
     """Request ids, and retry if a broker lost its session while it allocated a block: it returns UNKNOWN_SERVER_ERROR then, like Kafka's."""
-    client = stage.id_asker(client_id)
+    client = stage.producer_id_client(client_id)
     last = len(ids) + stage.workload("ids_per_asker")
     while len(ids) < last:
         try:
@@ -73,7 +73,7 @@ async def _ask(stage: Stage, client_id: str, ids: list[int]) -> None:
     await client.close()
 
 
-async def _make_topics(stage: Stage) -> None:
+async def _make_topics(stage: ScenarioEnvironment) -> None:
     for number in range(stage.workload("topics")):
         await stage.create_topic(f"made-{number}", 2, 3)
 
@@ -95,7 +95,7 @@ def _kill(random: "Random", trigger: Trigger) -> Fault:
 def _zombie(random: "Random", trigger: Trigger) -> Fault:
     """A broker, mostly the controller, is paused until its session has expired and another broker is controller, and resumes."""
     early = AtTime(at_ms=random.randint(100, ZOMBIES_BEFORE_MS))
-    target = random.choice((LEADER_WORD, LEADER_WORD, *BROKERS))
+    target = random.choice((LEADER_TARGET, LEADER_TARGET, *BROKERS))
     return Fault(kind="zombie", target=target, trigger=early, params={"after_ms": random.randint(0, 500), "duration_ms": 20_000})
 
 
@@ -136,7 +136,7 @@ def _moment(random: "Random") -> Trigger:
     return OnEvent(kind=kind, nth=random.randint(1, times_max), fields=fields)
 
 
-def swarm(random: "Random") -> Mapping[str, str]:
+def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw a release with a ZooKeeper mode, and the protocol version of its brokers: its own, or an earlier one."""
     lines = zookeeper_lines()[zookeeper_lines().index(FIRST) :]
     line = random.choice(lines)
@@ -145,15 +145,17 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="zookeeper_fails_under_load",
-    story="ZooKeeper fails, is slow, expires sessions and returns stale reads; acknowledged records are there once, and producer ids are unique.",
+    summary="ZooKeeper fails, is slow, expires sessions and returns stale reads; acknowledged records are there once, and producer ids are unique.",
     must_exercise=(*MUST_EXERCISE, "producer-id-unique", "producer-id-blocks-disjoint", "producer-id-inside-owned-block"),
-    play=play,
+    run=run,
     faults=faults,
     controllers=0,
     zookeeper_mode=True,
     settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST, "zookeeper.session.timeout.ms": "4000"},
-    swarm=swarm,
-    terrain=zookeeper_terrain(brokers=3, clients=("writer-1", "writer-2", "asker-1"), apis=(*WRITER_APIS, *ASKER_APIS), fault_seconds=WORK_SECONDS),
+    draw_parameters=draw_parameters,
+    fault_space=zookeeper_fault_space(
+        brokers=3, clients=("writer-1", "writer-2", "asker-1"), apis=(*WRITER_APIS, *PRODUCER_ID_APIS), fault_seconds=WORK_SECONDS
+    ),
     limit_seconds=900.0,
     workload={
         "writers": 2,

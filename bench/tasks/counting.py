@@ -14,9 +14,9 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended
 from kraftsim.events.transactional_clients import CopiesCounted
 from kraftsim.events.transactions import TransactionStateChanged
-from kraftsim.explore.judge import read_events
+from kraftsim.explore.check_run import read_events
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
+from kraftsim.explore.run import run_request
 
 SCENARIO = "producer_per_task_against_per_thread"
 RECORDS_PER_PARTITION = 2
@@ -60,7 +60,7 @@ def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
     )
     began = time.process_time()
     with tempfile.TemporaryDirectory() as directory:
-        result = play_request(request, Path(directory) / "run")
+        result = run_request(request, Path(directory) / "run")
         assert result.outcome == "ok", "\n".join(result.lines())
         events = [event for _, event in read_events(Path(directory) / "run" / "events")]
     cpu_seconds = round(time.process_time() - began, 1)

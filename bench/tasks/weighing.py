@@ -14,12 +14,12 @@ import psutil
 
 from bench.clusters import cluster
 from bench.subjects import KRAFTSIM
-from bench.variants.workload import remembered
+from bench.variants.workload import state_of
 from kraftsim.conformance.batches import batch, produce_request
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import topics_of
-from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from kraftsim.conformance.transaction_client import find_transaction_coordinator
+from kraftsim.conformance.transactional_id import topics_of
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.transactions.transaction_entry import TransactionFacts
 from kraftsim.core.transactions.transaction_shard import TransactionShard
@@ -46,7 +46,7 @@ SETTINGS = {
 def weigh() -> dict[str, float]:
     """Return the bytes of one producer in each place."""
     return {
-        "state of a partition": allocated(lambda: remembered(ProducerStateManager, PRODUCERS, 1)),
+        "state of a partition": allocated(lambda: state_of(ProducerStateManager, PRODUCERS, 1)),
         "coordinator, transaction open": allocated(lambda: _known(ongoing=True)),
         "coordinator, at rest": allocated(lambda: _known(ongoing=False)),
         **_over_the_wire(),

@@ -56,9 +56,9 @@ def _curves(memory: Mapping[tuple[str, int], Sequence[tuple[int, float]]]) -> li
 def _bars(harm: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
     most = max([count for _, kinds in harm for count in kinds.values()] + [1])
     drawn = [_text(BARS_LEFT - 150, TOP - 22, "batches doubled, lost or misplaced", weight="bold")]
-    for number, (story, kinds) in enumerate(harm):
+    for number, (scenario, kinds) in enumerate(harm):
         y = TOP + number * ROW
-        drawn.append(_text(BARS_LEFT - 8, y + 14, story, anchor="end"))
+        drawn.append(_text(BARS_LEFT - 8, y + 14, scenario, anchor="end"))
         for row, (kind, count) in enumerate(kinds.items()):
             length = count / most * BARS_WIDTH
             drawn.append(f'<rect x="{BARS_LEFT}" y="{y + 2 + row * 11}" width="{max(length, 1):.1f}" height="9" fill="{COLOURS[kind]}"/>')

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from random import Random
 from struct import Struct
 
+from kraftsim.core.producer_state.check_result import Append, Duplicate
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.core.producer_state.sequence import increment_sequence
 from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
-from kraftsim.core.producer_state.verdict import Append, Duplicate
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record
@@ -33,7 +33,7 @@ NOW_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Workload:
     """A workload. Shares are percentages of transmissions, rounds or producers."""
 
     name: str
@@ -51,16 +51,16 @@ class Story:
     """Producers that jump once to unused sequences shortly before 2^31-1, in the same epoch."""
 
 
-STORIES = (
-    Story(name="nothing is lost", broken_percent=0),
-    Story(name="answers are lost"),
-    Story(name="late copies arrive", late_percent=20),
-    Story(name="across the end of the numbers", first_sequence=LAST_SEQUENCE - 40),
-    Story(name="the broker starts again", restart_percent=30),
-    Story(name="20 in flight", in_flight=20),
-    Story(name="20 in flight, the broker starts again", in_flight=20, restart_percent=30),
-    Story(name="a producer forgets its sequence", forgets_percent=100),
-    Story(name="a producer goes astray", astray_percent=100),
+WORKLOADS = (
+    Workload(name="nothing is lost", broken_percent=0),
+    Workload(name="answers are lost"),
+    Workload(name="late copies arrive", late_percent=20),
+    Workload(name="across the end of the numbers", first_sequence=LAST_SEQUENCE - 40),
+    Workload(name="the broker starts again", restart_percent=30),
+    Workload(name="20 in flight", in_flight=20),
+    Workload(name="20 in flight, the broker starts again", in_flight=20, restart_percent=30),
+    Workload(name="a producer forgets its sequence", forgets_percent=100),
+    Workload(name="a producer goes astray", astray_percent=100),
 )
 
 
@@ -141,37 +141,37 @@ class Partition:
 class Producer:
     """One producer of one partition."""
 
-    def __init__(self, producer_id: int, story: Story, batches: int, random: Random) -> None:
+    def __init__(self, producer_id: int, scenario: Workload, batches: int, random: Random) -> None:
         self.producer_id = producer_id
-        self._story = story
+        self._story = scenario
         self._random = random
         self._batches = batches
         self._given = 0
         self._window: list[Sent] = []
         self._epoch = 0
-        self._next = self._last_acknowledged_end = story.first_sequence
+        self._next = self._last_acknowledged_end = scenario.first_sequence
         self._late: list[tuple[int, Sent]] = []
         self._round = 0
-        self._strays_in = self._moment(story.astray_percent, batches)
-        self._forgets_in = self._moment(story.forgets_percent, batches)
+        self._strays_in = self._moment(scenario.astray_percent, batches)
+        self._forgets_in = self._moment(scenario.forgets_percent, batches)
         self.is_done = False
 
     def transmit(self, partition: Partition, findings: Findings) -> None:
         """Fill the window, send it, and process the responses."""
         self._round += 1
-        story, random = self._story, self._random
-        while len(self._window) < story.in_flight and self._given < self._batches:
+        scenario, random = self._story, self._random
+        while len(self._window) < scenario.in_flight and self._given < self._batches:
             self._window.append(self._numbered(Sent(self._given, random.randint(1, RECORDS_MAX))))
             self._given += 1
         arriving = answered = len(self._window)
-        if random.randrange(100) < story.broken_percent:
-            arriving = random.randint(0, story.in_flight)
+        if random.randrange(100) < scenario.broken_percent:
+            arriving = random.randint(0, scenario.in_flight)
             answered = random.randint(0, arriving)
         answers = []
         for position, sent in enumerate(self._window[:arriving]):
             answer = self._deliver(partition, sent, findings)
-            if random.randrange(100) < story.late_percent:
-                self._late.append((self._round + random.randint(1, 30) // story.in_flight, Sent(sent.number, sent.count, sent.epoch, sent.first)))
+            if random.randrange(100) < scenario.late_percent:
+                self._late.append((self._round + random.randint(1, 30) // scenario.in_flight, Sent(sent.number, sent.count, sent.epoch, sent.first)))
             if position < answered:
                 answers.append((sent, *answer))
         for sent, error, offset in answers:
@@ -221,25 +221,25 @@ class Producer:
         return self._random.randrange(1, max(batches, 2)) if self._random.randrange(100) < percent else None
 
 
-def play(kind: type[ProducerStateManager], story: Story, producers: int, batches_each: int, seed: int) -> tuple[Findings, Partition]:
+def run_workload(kind: type[ProducerStateManager], scenario: Workload, producers: int, batches_each: int, seed: int) -> tuple[Findings, Partition]:
     """Run the workload with `producers` producers of `batches_each` batches; return the results."""
     findings, partition = Findings(batches=producers * batches_each), Partition(kind)
     network = Random(f"{seed}/network")
-    waiting = [Producer(number, story, batches_each, Random(f"{seed}/{number}")) for number in range(producers)]
+    waiting = [Producer(number, scenario, batches_each, Random(f"{seed}/{number}")) for number in range(producers)]
     for _ in range(ROUNDS_MAX):
         for each in waiting:
             each.transmit(partition, findings)
         waiting = [each for each in waiting if not each.is_done]
         if not waiting:
             break
-        if network.randrange(100) < story.restart_percent:
+        if network.randrange(100) < scenario.restart_percent:
             partition.restart()
     assert not waiting, "every batch gets a response in the end"
     findings.doubled = sum(count > 1 for count in partition.copies.values())
     return findings, partition
 
 
-def remembered(kind: type[ProducerStateManager], producers: int, batches_each: int) -> ProducerStateManager:
+def state_of(kind: type[ProducerStateManager], producers: int, batches_each: int) -> ProducerStateManager:
     """Return the producer state after `producers` producers wrote `batches_each` batches each."""
     state = kind(ProducerStatePolicy())
     frame = bytearray(_frame(1))

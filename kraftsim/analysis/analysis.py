@@ -30,7 +30,7 @@ class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[Witness, ...]
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class InvariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one invariant in a run. `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown."""
 
     invariant: str
@@ -62,7 +62,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Outcome
     facts: RunFacts
     ingest: IngestResult
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[InvariantResult, ...]
     transactions: TransactionChapter | None = None
     upgrade: UpgradeChapter | None = None
 

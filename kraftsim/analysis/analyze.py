@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kraftsim.analysis.analysis import Analysis, Judgement, WitnessedBreach
+from kraftsim.analysis.analysis import Analysis, InvariantResult, WitnessedBreach
 from kraftsim.analysis.ingest import IngestResult, ingested
 from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.analysis.session import spark_session
@@ -18,7 +18,7 @@ from kraftsim.analysis.upgrade_chapter import find_upgrade
 from kraftsim.analysis.verdicts import Found, find_verdicts
 from kraftsim.analysis.witnesses import Witness, fetch_witnesses
 from kraftsim.invariants.invariant import INVARIANTS, Invariant
-from kraftsim.invariants.verdict import Verdict, judge, worst
+from kraftsim.invariants.verdict import Verdict, verdict_of, worst
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,15 +82,15 @@ def _analysis(facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invari
 
 
 def _verdict(invariant: Invariant, found: Found, facts: RunFacts, ingest: IngestResult) -> Verdict:
-    verdict = judge(invariant.name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
+    verdict = verdict_of(invariant.name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
     lost_lines = ingest.lost_lines()
     if lost_lines:
         verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")
     return verdict.for_run(must_exercise=invariant.name in facts.must_exercise)
 
 
-def _result_of(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> Judgement:
-    return Judgement(
+def _result_of(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> InvariantResult:
+    return InvariantResult(
         invariant=invariant.name,
         rule=invariant.rule,
         source=invariant.source,

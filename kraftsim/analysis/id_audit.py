@@ -77,10 +77,10 @@ HOLES: Final = """
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The blocks of a broker, over all its `lives` (epochs)."""
+    """The blocks of a broker, over all its `incarnations` (epochs)."""
 
     broker_id: int
-    lives: int
+    incarnations: int
     blocks: int
     ids: int
     first_producer_id: int
@@ -147,7 +147,7 @@ class IdAudit(msgspec.Struct, frozen=True, kw_only=True):
         text += [f"  ids 0 to {self.lost_ids - 1}: owners unknown, a snapshot replaced their part of the log"] if self.lost_ids else []
         for each in self.owners:
             span = f"ids {each.first_producer_id} to {each.next_producer_id - 1}"
-            text.append(f"  broker {each.broker_id}: {each.blocks} blocks in {each.lives} incarnations, {each.ids} ids, {span}")
+            text.append(f"  broker {each.broker_id}: {each.blocks} blocks in {each.incarnations} incarnations, {each.ids} ids, {span}")
         for kept in self.snapshots:
             cost = f"{kept.value_bytes} of {kept.file_bytes} bytes"
             text.append(f"  {kept.file}: next id {kept.next_producer_id}, broker {kept.broker_id}, epoch {kept.broker_epoch}; {cost}")

@@ -13,7 +13,7 @@ ROLES: Final = ("harness", "controller", "broker", "client", "other", "final")
 FINAL_KINDS: Final = ("FinalLog", "FinalBatch", "FinalRecord")
 _NAME: Final = re.compile(r"[^<>|,;\s]+")
 _KINDS_OF_ROLE: Final = {
-    "harness": ("RunStarted", "PhaseBegan", "FaultFired", "FaultArmed"),
+    "harness": ("RunStarted", "PhaseBegan", "FaultInjected", "FaultArmed"),
     "client": ("ClientStarted", "ClientInitialized", "RecordSent", "RecordRead", "RecordAcknowledged"),
     "final": FINAL_KINDS,
 }
@@ -58,7 +58,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is static."""
 
     lanes: tuple[Lane, ...]
-    lives: tuple[Life, ...]
+    incarnations: tuple[Life, ...]
     bands: tuple[Band, ...]
     phases: tuple[Phase, ...]
     begin_ns: int
@@ -76,12 +76,12 @@ def scenery(events: pa.Table) -> Scenery:
     lane_of = {lane.name: number for number, lane in enumerate(lanes)}
     t_ns = events.column("t_ns")
     end_ns = t_ns[-1].as_py() if events.num_rows else 0
-    lives = _incarnations(events, lane_of, end_ns)
+    incarnations = _incarnations(events, lane_of, end_ns)
     phases = (Phase(t_ns=int(row["t_ns"]), phase=row["phase"]) for row in _rows(events, "PhaseBegan", "phase"))
     return Scenery(
         lanes=tuple(lanes),
-        lives=tuple(lives),
-        bands=tuple(_bands(events, lane_of, lives)),
+        incarnations=tuple(incarnations),
+        bands=tuple(_bands(events, lane_of, incarnations)),
         phases=tuple(phases),
         begin_ns=t_ns[0].as_py() if events.num_rows else 0,
         end_ns=end_ns,
@@ -127,9 +127,9 @@ def _incarnations(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: i
     goodbyes = {(row["node"], row["incarnation"]): "stopped" for row in _rows(events, "NodeStopped", *keys)}
     goodbyes |= {(row["node"], row["incarnation"]): "stopped" for row in _rows(events, "ClientStopped", *keys)}
     goodbyes |= {(row["node"], row["incarnation"]): "failed" for row in _rows(events, "NodeFailed", *keys)}
-    strikes = [(row["target"], int(row["t_ns"])) for row in _rows(events, "FaultFired", "target")]
+    strikes = [(row["target"], int(row["t_ns"])) for row in _rows(events, "FaultInjected", "target")]
     spans.sort(key=lambda span: (lane_of[span["node"]], span["incarnation"]))
-    lives = []
+    incarnations = []
     for span, after in zip(spans, [*spans[1:], None], strict=True):
         next_begin_ns = after["t_ns_min"] if after is not None and after["node"] == span["node"] else None
         end = goodbyes.get((span["node"], span["incarnation"]), "lasting" if next_begin_ns is None else "killed")
@@ -137,8 +137,8 @@ def _incarnations(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: i
         if end == "killed":
             last_ns = _killed_at(span["node"], last_ns, next_begin_ns, strikes)
         lane, incarnation = lane_of[span["node"]], span["incarnation"]
-        lives.append(Life(lane=lane, incarnation=incarnation, begin_ns=span["t_ns_min"], end_ns=last_ns, end=end))
-    return lives
+        incarnations.append(Life(lane=lane, incarnation=incarnation, begin_ns=span["t_ns_min"], end_ns=last_ns, end=end))
+    return incarnations
 
 
 def _killed_at(node: str, last_line_ns: int, next_begin_ns: int | None, strikes: Sequence[tuple[str, int]]) -> int:
@@ -147,22 +147,22 @@ def _killed_at(node: str, last_line_ns: int, next_begin_ns: int | None, strikes:
     return min(between, default=last_line_ns)
 
 
-def _bands(events: pa.Table, lane_of: Mapping[str, int], lives: Sequence[Life]) -> list[Band]:
+def _bands(events: pa.Table, lane_of: Mapping[str, int], incarnations: Sequence[Life]) -> list[Band]:
     ends: dict[tuple[str, str], list[int]] = {}
     for row in _rows(events, "FaultEnded", "fault", "target"):
         ends.setdefault((row["fault"], row["target"]), []).append(int(row["t_ns"]))
     bands = []
-    for row in _rows(events, "FaultFired", "fault", "target", "trigger"):
+    for row in _rows(events, "FaultInjected", "fault", "target", "trigger"):
         begin_ns = int(row["t_ns"])
         lanes = tuple(sorted({lane_of[name] for name in _NAME.findall(row["target"]) if name in lane_of}))
         later = [end_ns for end_ns in ends.get((row["fault"], row["target"]), []) if end_ns >= begin_ns]
-        end_ns = min(later) if later else _next_incarnation_ns(lives, lanes, begin_ns)
+        end_ns = min(later) if later else _next_incarnation_ns(incarnations, lanes, begin_ns)
         bands.append(Band(begin_ns=begin_ns, end_ns=end_ns, lanes=lanes, fault=row["fault"], target=row["target"], trigger=row["trigger"]))
     return bands
 
 
-def _next_incarnation_ns(lives: Sequence[Life], lanes: Sequence[int], begin_ns: int) -> int:
+def _next_incarnation_ns(incarnations: Sequence[Life], lanes: Sequence[int], begin_ns: int) -> int:
     """Return when the one target of a fault was up again, if the fault ended its incarnation; else the time of the fault."""
-    died = any(life.lane in lanes and life.end == "killed" and life.end_ns == begin_ns for life in lives)
-    reborn = [life.begin_ns for life in lives if life.lane in lanes and life.begin_ns > begin_ns]
+    died = any(life.lane in lanes and life.end == "killed" and life.end_ns == begin_ns for life in incarnations)
+    reborn = [life.begin_ns for life in incarnations if life.lane in lanes and life.begin_ns > begin_ns]
     return min(reborn) if died and len(lanes) == 1 and reborn else begin_ns

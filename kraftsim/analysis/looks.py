@@ -46,7 +46,7 @@ _FAMILY_OF_MODULE: Final = {
     "zookeeper_controllers": "zookeeper",
     "zookeeper_mode": "zookeeper",
 }
-_FAULTS: Final = ("FaultArmed", "FaultFired", "FaultBit", "FaultEnded", "InvariantViolated")
+_FAULTS: Final = ("FaultArmed", "FaultInjected", "FaultTookEffect", "FaultEnded", "InvariantViolated")
 _BAD_NEWS: Final = ("Refused", "Failed", "Violated", "Fenced", "Reverted", "Resigned")
 _LABELS: Final = {
     "BatchAppended": "append {topic}-{partition} @{first_offset}",
@@ -64,7 +64,7 @@ _LABELS: Final = {
     "InitProducerIdRefused": "no id, error {error_code}",
     "RecordSent": "send {record_key}",
     "RecordAcknowledged": "ack {record_key} @{offset}",
-    "RecordCalledDuplicate": "duplicate {record_key}",
+    "RecordReportedDuplicate": "duplicate {record_key}",
     "RecordFailed": "failed {record_key}",
     "RecordRead": "read {record_key} @{offset}",
     "ClientInitialized": "holds id {producer_id}",
@@ -83,9 +83,9 @@ _LABELS: Final = {
     "FrameSent": "{api_key} #{correlation_id}",
     "FrameReceived": "{api_key} #{correlation_id}",
     "RequestRefused": "refuse {api_key}",
-    "FaultFired": "{fault} {target}",
+    "FaultInjected": "{fault} {target}",
     "FaultEnded": "end of {fault} {target}",
-    "FaultBit": "{fault} {effect}",
+    "FaultTookEffect": "{fault} {effect}",
     "PhaseBegan": "phase {phase}",
     "InvariantViolated": "{invariant}",
 }

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraftsim.analysis.analysis import WORST_FIRST, Analysis, Judgement
+from kraftsim.analysis.analysis import WORST_FIRST, Analysis, InvariantResult
 from kraftsim.analysis.analyze import analysis_of
 from kraftsim.analysis.columns import POSITION
 from kraftsim.analysis.lanes import FINAL_KINDS, Scenery, scenery
@@ -108,7 +108,7 @@ def _text(value: object) -> str:
     return html.escape(printable(str(value)), quote=True)
 
 
-def _worst_first(judgements: Sequence[Judgement]) -> list[Judgement]:
+def _worst_first(judgements: Sequence[InvariantResult]) -> list[InvariantResult]:
     return sorted(judgements, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
@@ -136,7 +136,7 @@ def _row_of(drawn: pa.Table) -> Mapping[int, int]:
     return {position: row for row, position in enumerate(positions)}
 
 
-def _invariant(result: Judgement, row_of: Mapping[int, int]) -> dict[str, object]:
+def _invariant(result: InvariantResult, row_of: Mapping[int, int]) -> dict[str, object]:
     violations = [
         {"message": violation.message, "events": [row_of[event.position] for event in violation.witnesses]} for violation in result.breaches
     ]
@@ -175,7 +175,7 @@ def _facts(analysis: Analysis, still: Scenery) -> str:
     return "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs if value not in ("", None))
 
 
-def _row(result: Judgement) -> str:
+def _row(result: InvariantResult) -> str:
     mark = MARKS[result.outcome]
     promised = '<abbr title="the scenario must exercise it">must</abbr>' if result.must_exercise else ""
     reason = f'<p class="reason">{_text(result.reason)}</p>' if result.reason else ""

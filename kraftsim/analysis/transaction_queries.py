@@ -14,7 +14,7 @@ IDS, ENDS, MARKERS, PARTITIONS, TURNED_AWAY, GROUPS = "id", "end", "marker", "pa
 NUMBERS: Final = 8
 """The number of numeric columns of every row; those that a part does not need are null."""
 KINDS: Final = (
-    *("BatchAppended", "LastStableOffsetMoved", "MarkerAppended", "MarkerRefused", "MembershipLost", "OffsetMaterialised", "OffsetTold"),
+    *("BatchAppended", "LastStableOffsetMoved", "MarkerAppended", "MarkerRefused", "MembershipLost", "OffsetMaterialised", "OffsetReturned"),
     *("PendingOffsetAdded", "PendingOffsetDropped", "ProduceRefused", "ProducerFenced", "TransactionAbortForced", "TransactionErred"),
     *("TransactionRefused", "TransactionStateChanged"),
 )

@@ -11,14 +11,14 @@ from kraftsim.node.parts import Parts
 class Bug:
     """A historical bug as a replacement part. `swap` returns the parts of a node with the bug; product code never checks for bugs.
 
-    `story` is the scenario that finds it soonest: reference/bugs.md lists how soon.
+    `scenario` is the scenario that finds it soonest: reference/bugs.md lists how soon.
     """
 
     name: str
     title: str
     fixed_in: tuple[str, ...]
     swap: Callable[[Parts], Parts]
-    story: str
+    scenario: str
     caught_by: tuple[str, ...]
 
     def into(self, parts: Parts) -> Parts:

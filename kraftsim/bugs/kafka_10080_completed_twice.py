@@ -7,7 +7,7 @@ Source: KAFKA-10080, fixed by letting only the thread that removes the transacti
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.marker_queue import Complete, EndedTransaction, MarkerErrors, MarkerQueue
+from kraftsim.core.transactions.marker_queue import Complete, MarkerErrors, MarkerQueue, PreparedTransaction
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import COMPLETED
@@ -19,7 +19,7 @@ COMPLETIONS = tuple(COMPLETED.values())
 class CompletesEachTime(MarkerQueue):
     """Completes a transaction without missing markers each time it is called."""
 
-    def settle(self, ended: EndedTransaction) -> None:
+    def settle(self, ended: PreparedTransaction) -> None:
         """Complete a transaction if no marker is missing."""
         if self.is_current(ended) and not ended.entry.facts.partitions:
             self._effects.append(Complete(ended))  # right: only the caller that removes it from `pending` completes it
@@ -31,7 +31,7 @@ class ChecksLater(MarkerSender):
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:
         """Process a response, and check for missing markers later."""
         touched = self.queue.take_answer(broker_id, errors)
-        await self.shell.world.breathe("markers taken note of, and not looked at")
+        await self.shell.world.yield_point("markers taken note of, and not looked at")
         for ended in touched:
             self.queue.settle(ended)
         self.settle()
@@ -69,6 +69,6 @@ BUG = Bug(
     title="two concurrent responses complete a transaction twice",
     fixed_in=("2.6.0", "2.7.0"),
     swap=lambda parts: parts.replacing(marker_queue=CompletesEachTime, marker_sender=ChecksLater, transaction_shard=ShardWithSuchEntries),
-    story="coordinator_failover_in_every_state",
+    scenario="coordinator_failover_in_every_state",
     caught_by=("transaction-states-follow", "transactions-atomic", "nodes-believe-the-truth"),
 )

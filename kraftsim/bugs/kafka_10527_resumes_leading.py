@@ -27,6 +27,6 @@ BUG = Bug(
     title="a restarted leader resumes its epoch without the records that it lost",
     fixed_in=("2.7.0",),
     swap=lambda parts: parts.replacing(quorum=ResumesLeading),
-    story="quorum_under_faults",
+    scenario="quorum_under_faults",
     caught_by=("quorum-state-taken-up", "metadata-log-matching", "high-watermark-monotonic", "no-truncation-below-high-watermark"),
 )

@@ -24,6 +24,6 @@ BUG = Bug(
     title="the metadata log's high watermark passes records that are not flushed",
     fixed_in=("2.8.0",),
     swap=lambda parts: parts.replacing(leadership=CountsUnflushed),
-    story="quorum_under_faults",
+    scenario="quorum_under_faults",
     caught_by=("high-watermark-flushed", "producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

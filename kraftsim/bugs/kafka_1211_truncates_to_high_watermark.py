@@ -7,7 +7,7 @@ Source: KAFKA-1211, fixed by leader epochs in the log (KIP-101); KIP-279.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.partitions.following import CutTo, FetchWish, Following, OffsetWish
+from kraftsim.core.partitions.following import FetchWish, Following, OffsetWish, TruncateTo
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 
@@ -17,9 +17,9 @@ class TruncatesToHighWatermark(Following):
 
     __slots__ = ()
 
-    def begin(self) -> CutTo | None:
+    def begin(self) -> TruncateTo | None:
         """Truncate everything above the high watermark."""
-        return CutTo(self._log.high_watermark) if self._log.log_end_offset > self._log.high_watermark else None  # right: ask for the epoch's end
+        return TruncateTo(self._log.high_watermark) if self._log.log_end_offset > self._log.high_watermark else None  # right: ask for the epoch's end
 
     def wish(self) -> FetchWish | OffsetWish | None:
         """Fetch without an epoch, so that the leader does not check for divergence."""
@@ -52,7 +52,7 @@ BUG = Bug(
     title="followers truncate to the high watermark instead of by leader epochs",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(partition_replica=FollowsWithoutEpochs),
-    story="leaders_fail_under_idempotent_load",
+    scenario="leaders_fail_under_idempotent_load",
     caught_by=(
         "partition-leader-completeness",
         "partition-log-matching",

@@ -24,6 +24,6 @@ BUG = Bug(
     title="a new leader commits records of previous epochs without one of its own",
     fixed_in=("2.8.0", "3.0.0"),
     swap=lambda parts: parts.replacing(leadership=CountsFormerEpochs),
-    story="quorum_under_faults",
+    scenario="quorum_under_faults",
     caught_by=("leader-completeness", "no-truncation-below-high-watermark", "producer-id-blocks-disjoint"),
 )

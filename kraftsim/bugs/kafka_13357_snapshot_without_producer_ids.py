@@ -25,6 +25,6 @@ BUG = Bug(
     title="a snapshot without the record of producer id blocks",
     fixed_in=("3.2.0",),
     swap=lambda parts: parts.replacing(metadata_image=WithoutProducerIds),
-    story="quorum_under_faults",
+    scenario="quorum_under_faults",
     caught_by=("snapshot-equals-log", "producer-id-blocks-disjoint", "metadata-log-monotonic"),
 )

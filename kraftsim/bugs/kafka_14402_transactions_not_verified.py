@@ -13,7 +13,7 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from protocol.batches import RecordBatch
 
 
-class AsksNobody(ProducerStateManager):
+class SkipsVerification(ProducerStateManager):
     """Accepts every producer without verification."""
 
     def begin_verification(
@@ -31,8 +31,8 @@ BUG = Bug(
     name="KAFKA-14402",
     title="partitions accept transactional batches that no coordinator has verified",
     fixed_in=("3.6.0",),
-    swap=lambda parts: parts.replacing(producer_state_manager=AsksNobody),
-    story="transaction_times_out",
+    swap=lambda parts: parts.replacing(producer_state_manager=SkipsVerification),
+    scenario="transaction_times_out",
     caught_by=(
         "fenced-producers-write-nothing",
         "no-transaction-hangs",

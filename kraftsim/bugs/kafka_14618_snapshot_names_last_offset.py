@@ -23,6 +23,6 @@ BUG = Bug(
     title="a snapshot named after its last offset",
     fixed_in=("3.4.0", "3.5.0"),
     swap=lambda parts: parts.replacing(snapshotting=NamesLastOffset),
-    story="quorum_under_faults",
+    scenario="quorum_under_faults",
     caught_by=("snapshot-equals-log", "nodes-believe-the-truth", "metadata-log-matching"),
 )

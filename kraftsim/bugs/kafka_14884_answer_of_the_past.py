@@ -24,7 +24,7 @@ BUG = Bug(
     title="an outdated verification lets records start another transaction",
     fixed_in=("3.5.0", "3.6.0"),
     swap=lambda parts: parts.replacing(producer_state_manager=AcceptsOutdatedVerification),
-    story="transaction_times_out",
+    scenario="transaction_times_out",
     caught_by=(
         "fenced-producers-write-nothing",
         "no-transaction-hangs",

@@ -21,6 +21,6 @@ BUG = Bug(
     title="a new controller does not write to ZooKeeper what its predecessor failed to write",
     fixed_in=("3.5.0",),
     swap=lambda parts: parts.replacing(migration_driver=ComparesNothing),
-    story="controller_failover_during_migration",
+    scenario="controller_failover_during_migration",
     caught_by=("zookeeper-mirrors-log", "producer-id-unique", "producer-id-blocks-disjoint"),
 )

@@ -22,6 +22,6 @@ BUG = Bug(
     title="migrating brokers ignore ISR changes in the same leader epoch",
     fixed_in=("3.5.1", "3.6.0"),
     swap=lambda parts: parts.replacing(received_metadata=WantsAnotherEpoch),
-    story="zk_to_kraft_migration",
+    scenario="zk_to_kraft_migration",
     caught_by=("acknowledged-records-on-replicas",),
 )

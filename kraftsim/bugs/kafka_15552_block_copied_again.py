@@ -7,7 +7,7 @@ Source: KAFKA-15552, kafka.zk.ZkMigrationClient.migrateProducerId.
 
 from kraftsim.bugs.bug import Bug
 from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.node.controller.migration.copying import ZookeeperCopy
+from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
 
 
 class MigratesStartOfBlock(ZookeeperCopy):
@@ -22,6 +22,6 @@ BUG = Bug(
     title="a migration to KRaft allocates the last block of producer ids again",
     fixed_in=("3.5.2", "3.6.1", "3.7.0"),
     swap=lambda parts: parts.replacing(zookeeper_copy=MigratesStartOfBlock),
-    story="zk_to_kraft_migration",
+    scenario="zk_to_kraft_migration",
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

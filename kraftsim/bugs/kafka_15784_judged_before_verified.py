@@ -13,7 +13,7 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.core.groups.group_offsets import OffsetHolder
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked, TransactionalCommitting
+from kraftsim.core.groups.transactional_committing import TransactionalCommitInput, TransactionalCommitting
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from protocol.errors import ErrorCode
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ValidatesFirst(TransactionalCommits):
     """Validates in the group before the coordinator verifies."""
 
-    def judge_early(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def check_early(self, led: "CoordinatedPartition", asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of the group at this point, if any."""
         return led.shard.refuse_in_transaction(asked, led.now())
 
@@ -32,7 +32,7 @@ class ValidatesFirst(TransactionalCommits):
 class AppendsWithoutValidation(TransactionalCommitting):
     """Appends without validation."""
 
-    def commit(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def commit(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
         """Append the offsets."""
         self._store(group, waiter, asked, now)  # right: ask `refuse` here, in one step with the append
 
@@ -48,6 +48,6 @@ BUG = Bug(
     title="a transactional offset commit is validated before the verification, not after it",
     fixed_in=("3.7.0",),
     swap=lambda parts: parts.replacing(transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation),
-    story="zombie_fenced_by_generation",
+    scenario="zombie_fenced_by_generation",
     caught_by=("every-input-copied-once",),
 )

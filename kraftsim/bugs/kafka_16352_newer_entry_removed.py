@@ -9,17 +9,17 @@ Source: KAFKA-16352, fixed by removing the very entry (TransactionMarkerChannelM
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.marker_queue import EndedTransaction, MarkerErrors, MarkerQueue
+from kraftsim.core.transactions.marker_queue import MarkerErrors, MarkerQueue, PreparedTransaction
 
 
 class ClearsByName(MarkerQueue):
     """Identifies transactions by their id alone, and processes outdated responses."""
 
-    def cancel(self, ended: EndedTransaction) -> None:
+    def cancel(self, ended: PreparedTransaction) -> None:
         """Send no further markers."""
         self.pending.pop(ended.transactional_id, None)  # right: only if it is this very one
 
-    def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[EndedTransaction]:
+    def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[PreparedTransaction]:
         """Process the response of a broker; an outdated transaction is processed like the current one."""
         self._clear_old(broker_id)
         return super().take_answer(broker_id, errors)
@@ -40,6 +40,6 @@ BUG = Bug(
     title="an outdated response removes the markers of a newer coordinator epoch",
     fixed_in=("3.8.0",),
     swap=lambda parts: parts.replacing(marker_queue=ClearsByName),
-    story="coordinator_failover_in_every_state",
+    scenario="coordinator_failover_in_every_state",
     caught_by=("no-transaction-hangs", "settles-after-heal"),
 )

@@ -6,7 +6,7 @@ Source: KAFKA-17457: before 3.9 a migration could begin below 3.6-IV1, where the
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.controller.migration.copying import ZookeeperCopy
+from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
 
 
 class MigratesInPieces(ZookeeperCopy):
@@ -21,6 +21,6 @@ BUG = Bug(
     title="a controller that fails during the migration leaves a partial migration",
     fixed_in=("3.9.0",),
     swap=lambda parts: parts.replacing(zookeeper_copy=MigratesInPieces),
-    story="controller_failover_during_migration",
+    scenario="controller_failover_during_migration",
     caught_by=("nodes-believe-the-truth",),
 )

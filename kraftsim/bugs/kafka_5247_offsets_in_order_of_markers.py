@@ -34,7 +34,7 @@ BUG = Bug(
     title="transactional offsets apply in the order of markers, not of the log",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(group_shard=GroupsOfMarkers),
-    story="old_and_new_clients_commit_offsets",
+    scenario="old_and_new_clients_commit_offsets",
     caught_by=(
         "group-offsets-equal-log",
         "loaded-offsets-equal-log",

@@ -27,6 +27,6 @@ BUG = Bug(
     title="a delayed fetch returns no aborted transactions",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(aborted_lists=OmittedAfterDelay),
-    story="exactly_once_under_faults",
+    scenario="exactly_once_under_faults",
     caught_by=("read-committed-reads-committed-only", "transactions-atomic"),
 )

@@ -13,7 +13,7 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.core.producer_state.check_result import Duplicate
 from protocol.batches import RecordBatch
 
 
@@ -37,6 +37,6 @@ BUG = Bug(
     title="producer state contains a batch before it is in the log",
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
     swap=lambda parts: parts.replacing(partition_replica=UpdatesStateAtOnce),
-    story="old_leader_cuts_and_leads_again",
+    scenario="old_leader_cuts_and_leads_again",
     caught_by=("producer-snapshot-of-appended-only", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
 )

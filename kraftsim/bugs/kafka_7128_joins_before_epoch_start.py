@@ -8,11 +8,11 @@ Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too
 """
 
 from kraftsim.bugs.bug import Bug
+from kraftsim.core.partitions.leader_state import LeaderState
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.partitions.reign import Reign
 
 
-class JoinsAtHighWatermark(Reign):
+class JoinsAtHighWatermark(LeaderState):
     """Compares with the high watermark only."""
 
     __slots__ = ()
@@ -34,7 +34,7 @@ BUG = Bug(
     title="a replica joins the ISR before it reaches the leader epoch's start offset",
     fixed_in=("1.1.2", "2.0.1", "2.1.0"),
     swap=lambda parts: parts.replacing(partition_replica=LeadsWithoutEpochStart),
-    story="leaders_fail_under_idempotent_load",
+    scenario="leaders_fail_under_idempotent_load",
     caught_by=(
         "replicas-join-beyond-epoch-start",
         "partition-leader-completeness",

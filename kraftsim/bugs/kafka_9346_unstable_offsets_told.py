@@ -24,6 +24,6 @@ BUG = Bug(
     title="OffsetFetch with require_stable returns offsets with a pending transactional commit",
     fixed_in=("2.5.0",),
     swap=lambda parts: parts.replacing(group_shard=ReturnsUnstableOffsets),
-    story="exactly_once_under_faults",
+    scenario="exactly_once_under_faults",
     caught_by=("offsets-told-are-stable", "every-input-copied-once"),
 )

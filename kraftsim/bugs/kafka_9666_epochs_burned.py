@@ -23,6 +23,6 @@ BUG = Bug(
     title="every failed attempt to fence a producer costs an epoch",
     fixed_in=("2.6.0", "2.7.0"),
     swap=lambda parts: parts.replacing(transaction_rules=IgnoresFailedFences),
-    story="zombie_fenced_by_epoch",
+    scenario="zombie_fenced_by_epoch",
     caught_by=("transaction-states-follow",),
 )

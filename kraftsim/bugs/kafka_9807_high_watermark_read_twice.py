@@ -31,6 +31,6 @@ BUG = Bug(
     title="the last stable offset is computed from two reads of the high watermark",
     fixed_in=("2.5.0", "2.6.0"),
     swap=lambda parts: parts.replacing(partition_replica=ReadsTwice),
-    story="exactly_once_under_faults",
+    scenario="exactly_once_under_faults",
     caught_by=("last-stable-offset-before-open-transactions", "read-committed-reads-committed-only"),
 )

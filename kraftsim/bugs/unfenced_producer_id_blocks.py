@@ -25,6 +25,6 @@ BUG = Bug(
     title="a ZooKeeper-mode controller allocates producer ids after the migration to KRaft",
     fixed_in=("4.0.0 (without ZooKeeper)",),
     swap=lambda parts: parts.replacing(controller_blocks=UnfencedBlocks),
-    story="controller_failover_during_migration",
+    scenario="controller_failover_during_migration",
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

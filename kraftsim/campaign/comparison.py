@@ -15,7 +15,7 @@ import msgspec
 
 from kraftsim.campaign.comparison_page import html_page, markdown_page, picture
 from kraftsim.cluster.comparison.outcome import Outcome
-from kraftsim.cluster.comparison.play import plan_of, play
+from kraftsim.cluster.comparison.run import plan_of, run
 from kraftsim.cluster.comparison.systems import SYSTEMS, system_named
 
 OUTCOMES: Final = "outcomes.jsonl"
@@ -38,7 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.silences_ms[min(int(len(self.silences_ms) * share), len(self.silences_ms) - 1)] if self.silences_ms else -1
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """All outcomes, and their costs."""
 
     outcomes: tuple[Outcome, ...]
@@ -53,11 +53,13 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 def run_one(name: str, seed: int) -> tuple[Outcome, float]:
     """Run one seed over one design; return the outcome, and the CPU seconds."""
     before = process_time()
-    outcome = play(system_named(name), plan_of(seed))
+    outcome = run(system_named(name), plan_of(seed))
     return outcome, process_time() - before
 
 
-def compare(seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, report: Callable[[int, int], None] = lambda done, of: None) -> Played:
+def compare(
+    seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, report: Callable[[int, int], None] = lambda done, of: None
+) -> ComparedRun:
     """Run every seed over every design, or over some of them."""
     chosen = [system_named(name).name for name in names] or [system.name for system in SYSTEMS]
     work = [(name, seed) for seed in seeds for name in chosen]
@@ -67,7 +69,7 @@ def compare(seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, r
         outcomes.append(outcome)
         seconds += took
         report(done, len(work))
-    return Played(outcomes=tuple(outcomes), cpu_seconds=seconds)
+    return ComparedRun(outcomes=tuple(outcomes), cpu_seconds=seconds)
 
 
 def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcome, float]]:
@@ -129,7 +131,7 @@ def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
     return [rows[system.name] for system in SYSTEMS if system.name in rows]
 
 
-def write_outcomes(runs: Played, directory: Path) -> Path:
+def write_outcomes(runs: ComparedRun, directory: Path) -> Path:
     """Write one JSON line per run; return the file."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / OUTCOMES

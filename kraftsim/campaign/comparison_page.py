@@ -27,7 +27,15 @@ text-align:right}td:first-child,th:first-child{text-align:left}svg{display:block
 
 def table_of(rows: "Sequence[Row]", titles: Mapping[str, str]) -> list[list[str]]:
     """Return the table, with the column names as its first row."""
-    head = ["design", "runs", "with doubles", "with losses", *(title for _, title in COLUMNS), "silence after a kill, median, ms", "at worst, ms"]
+    head = [
+        "design",
+        "runs",
+        "with doubles",
+        "with losses",
+        *(title for _, title in COLUMNS),
+        "time without acknowledgements after a kill, median, ms",
+        "at worst, ms",
+    ]
     body = []
     for row in rows:
         counts = [f"{row.totals[name]:,}" for name, _ in COLUMNS]
@@ -82,7 +90,7 @@ def bars(title: str, values: Sequence[tuple[str, int]], colour: str) -> str:
 
 
 def picture(rows: "Sequence[Row]", titles: Mapping[str, str]) -> str:
-    """Return one SVG: duplicates, losses, requests, and silence after a kill, one below the other."""
+    """Return one SVG: duplicates, losses, requests, and time without acknowledgements after a kill, one below the other."""
     columns: list[tuple[str, list[int]]] = [
         ("records doubled", [row.totals["doubled"] for row in rows]),
         ("records acknowledged and lost", [row.totals["lost"] for row in rows]),

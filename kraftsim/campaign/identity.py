@@ -15,7 +15,7 @@ from types import TracebackType
 
 import msgspec
 
-from kraftsim.campaign.errand import USUAL, Done, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
 from kraftsim.campaign.summary import FaultCounts, add_faults, found_lines
 from kraftsim.campaign.sweep import Progress, Report
 from kraftsim.explore.divergence import compare
@@ -42,7 +42,7 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
 
     scenarios: tuple[str, ...]
     seeds: int
-    plays: int
+    runs: int
     events: int
     differing: tuple[Difference, ...]
     found: tuple[RunResult, ...]
@@ -55,7 +55,7 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
         armed, fired, effective = (sum(counts[place] for counts in self.faults.values()) for place in range(3))
         text = [
             f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
-            f" {' and '.join(HASH_SEEDS)}; {self.plays} runs, {self.events} events, {armed} faults armed, {fired} fired, {effective} effective,"
+            f" {' and '.join(HASH_SEEDS)}; {self.runs} runs, {self.events} events, {armed} faults armed, {fired} fired, {effective} effective,"
             f" {len(self.found)} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
         ]
         for each in self.differing:
@@ -88,11 +88,11 @@ class Player:
         self._process.wait()
         self._process.stdout.close()
 
-    def tell(self, errands: Sequence[Errand]) -> None:
+    def tell(self, pending_jobs: Sequence[CampaignJob]) -> None:
         """Start running seeds."""
         assert self._process.stdin is not None, "it is a pipe"
-        for errand in reversed(errands) if self._is_backwards else errands:
-            self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
+        for job in reversed(pending_jobs) if self._is_backwards else pending_jobs:
+            self._process.stdin.write(msgspec.json.encode(job) + b"\n")
         self._process.stdin.flush()
 
     def answers(self, count: int) -> list[Done]:
@@ -111,7 +111,7 @@ class Player:
 class _Compared:
     """One seed, run by all processes."""
 
-    errand: Errand
+    job: CampaignJob
     answers: Mapping[str, Done]
 
     @property
@@ -136,21 +136,21 @@ def check_identity(
     A run with a smaller workload costs less, and has the same faults.
     Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter, RuntimeError if a process dies.
     """
-    errands = errands_of(names, seeds, terms)
-    progress = Progress(total=len(errands))
+    pending_jobs = jobs_of(names, seeds, terms)
+    progress = Progress(total=len(pending_jobs))
     differing: list[Difference] = []
     faults: FaultCounts = {}
     found: list[RunResult] = []
-    events = plays = 0
+    events = runs = 0
     with ExitStack() as stack:
         players = [stack.enter_context(Player(*player)) for player in PLAYERS]
-        for compared in _compared(players, errands, is_over):
+        for compared in _compared(players, pending_jobs, is_over):
             answers = compared.answers.values()
             progress.seeds += 1
             progress.cpu_seconds += sum(answer.cpu_seconds for answer in answers)
             progress.simulated_seconds += sum(answer.result.seconds for answer in answers)
             progress.violated += not compared.is_same
-            plays += len(answers)
+            runs += len(answers)
             events += compared.first.result.event_count
             add_faults(faults, compared.first.result.faults)
             if not compared.first.is_clean:
@@ -160,9 +160,9 @@ def check_identity(
             if report is not None:
                 report(progress)
     return IdentityResult(
-        scenarios=names_of(errands),
+        scenarios=names_of(pending_jobs),
         seeds=progress.seeds,
-        plays=plays,
+        runs=runs,
         events=events,
         differing=tuple(differing),
         found=tuple(found),
@@ -172,16 +172,16 @@ def check_identity(
     )
 
 
-def _compared(players: Sequence[Player], errands: Sequence[Errand], is_over: Callable[[], bool]) -> Iterator[_Compared]:
-    for start in range(0, len(errands), BATCH):
+def _compared(players: Sequence[Player], pending_jobs: Sequence[CampaignJob], is_over: Callable[[], bool]) -> Iterator[_Compared]:
+    for start in range(0, len(pending_jobs), BATCH):
         if is_over():
             return
-        batch = errands[start : start + BATCH]
+        batch = pending_jobs[start : start + BATCH]
         for player in players:
             player.tell(batch)
         results = {player.name: player.answers(len(batch)) for player in players}
-        for number, errand in enumerate(batch):
-            yield _Compared(errand=errand, answers={name: answers[number] for name, answers in results.items()})
+        for number, job in enumerate(batch):
+            yield _Compared(job=job, answers={name: answers[number] for name, answers in results.items()})
 
 
 def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
@@ -192,8 +192,8 @@ def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
     with tempfile.TemporaryDirectory(prefix="kraftsim-identity-") as scratch:
         kept = [Path(scratch) / name for name in ("a", "b")]
         for player, out in zip((one, other), kept, strict=True):
-            player.tell([msgspec.structs.replace(compared.errand, out=str(out))])
+            player.tell([msgspec.structs.replace(compared.job, out=str(out))])
             player.answers(1)
         parting = tuple(compare(kept[0], kept[1]).lines()[2:])
     digests = {name: answer.result.events_sha256 for name, answer in answers.items()}
-    return Difference(scenario=compared.errand.name, seed=compared.errand.seed, sha256=digests, parting=parting)
+    return Difference(scenario=compared.job.name, seed=compared.job.seed, sha256=digests, parting=parting)

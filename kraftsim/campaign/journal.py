@@ -5,7 +5,7 @@ from typing import IO
 
 import msgspec
 
-from kraftsim.campaign.errand import Done, Terms
+from kraftsim.campaign.campaign_job import Done, Terms
 
 
 class Journal:

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import msgspec
 
-from kraftsim.campaign.errand import Done, Errand
-from kraftsim.explore.run import play_request
+from kraftsim.campaign.campaign_job import CampaignJob, Done
+from kraftsim.explore.run import run_request
 
 
 def main() -> None:
     """Run seeds until the other end is closed."""
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(_play(msgspec.json.decode(line, type=Errand))) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(_run(msgspec.json.decode(line, type=CampaignJob))) + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _play(errand: Errand) -> Done:
+def _run(job: CampaignJob) -> Done:
     """Run a seed, and keep the run in the directory `out` if there is one."""
     began = time.process_time()
-    result = play_request(errand.request(), None if errand.out is None else Path(errand.out))
+    result = run_request(job.request(), None if job.out is None else Path(job.out))
     return Done(result=result, cpu_seconds=time.process_time() - began)
 
 

@@ -15,14 +15,14 @@ import msgspec
 
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
-from kraftsim.campaign.errand import USUAL, Done, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
 from kraftsim.campaign.spark_child import EVENTS
-from kraftsim.campaign.spark_task import play_errands
+from kraftsim.campaign.spark_task import run_jobs
 from kraftsim.campaign.summary import SweepResult, idle_kinds, summary
 from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 from kraftsim.invariants.invariant import INVARIANTS
-from kraftsim.invariants.verdict import judge
+from kraftsim.invariants.verdict import verdict_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ TASKS_PER_CORE: Final = 3
 NOT_FOUND: Final = Found(0, 0, (), "")
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedInvariant(msgspec.Struct, frozen=True, kw_only=True):
     """One violated invariant of one run, or one on which check and SQL differ."""
 
     scenario: str
@@ -55,7 +55,7 @@ class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     master: str
     sweeps: tuple[SweepResult, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[CheckedInvariant, ...]
     verdicts: int
     events: int
     parquet: str | None
@@ -106,14 +106,14 @@ def sweep_on_spark(
     Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter or a cluster without `out`,
     JavaMissing.
     """
-    errands_of(names, seeds[:1], terms)
+    jobs_of(names, seeds[:1], terms)
     if out is None and not master.startswith("local"):
         raise ValueError(f"with {master} the workers need a shared directory: use --out")
     with _directory(out) as root, _session(spark, master) as session:
-        errands = errands_of(names, seeds, terms, root.absolute())
-        tasks = max(1, min(len(errands), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
-        done = _play(session, errands, tasks)
-        sweeps = summary(names_of(errands), done).sweeps
+        pending_jobs = jobs_of(names, seeds, terms, root.absolute())
+        tasks = max(1, min(len(pending_jobs), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
+        done = _run(session, pending_jobs, tasks)
+        sweeps = summary(names_of(pending_jobs), done).sweeps
         events = sum(each.result.event_count for each in done)
         found = find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all()) if events else {}
         checked, verdicts = _judge(done, found, terms.bugs)
@@ -130,16 +130,16 @@ def sweep_on_spark(
         )
 
 
-def _play(session: "SparkSession", errands: Sequence[Errand], tasks: int) -> list[Done]:
-    encoded = [msgspec.json.encode(errand) for errand in errands]
-    answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(play_errands).collect()
+def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: int) -> list[Done]:
+    encoded = [msgspec.json.encode(job) for job in pending_jobs]
+    answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
     done = [msgspec.json.decode(answer, type=Done) for answer in answers]
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
 
 
-def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]) -> tuple[tuple[Judged, ...], int]:
+def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]) -> tuple[tuple[CheckedInvariant, ...], int]:
     """Return violated and disputed results, and how many results were compared."""
-    checked: list[Judged] = []
+    checked: list[CheckedInvariant] = []
     compared = 0
     for each in done:
         offline = found.get(f"{each.result.scenario}-{each.result.seed}", {})
@@ -156,13 +156,13 @@ def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs:
 
 def _offline(name: str, found: Found, result: RunResult) -> str:
     """Return the result of SQL, in the terms of the checks."""
-    verdict = judge(name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
+    verdict = verdict_of(name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
     return verdict.for_run(must_exercise=name in scenario(result.scenario).must_exercise).outcome.value
 
 
-def _judged(result: RunResult, bugs: tuple[str, ...], name: str, online: str, offline: str, found: Found) -> Judged:
+def _judged(result: RunResult, bugs: tuple[str, ...], name: str, online: str, offline: str, found: Found) -> CheckedInvariant:
     message = next((line for line in result.violations if line.startswith(f"{name}: ")), found.breaches[0].message if found.breaches else "")
-    return Judged(
+    return CheckedInvariant(
         scenario=result.scenario,
         seed=result.seed,
         bugs=bugs,

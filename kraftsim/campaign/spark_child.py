@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.analysis.ingest import EVENTS_FILE, ingest_run
-from kraftsim.campaign.errand import OK, Done, Errand, broken
-from kraftsim.explore.run import play_request
+from kraftsim.campaign.campaign_job import OK, CampaignJob, Done, broken
+from kraftsim.explore.run import run_request
 
 EVENTS, FOUND = "events", "found"
 
@@ -28,29 +28,29 @@ def events_of(out: Path, name: str, seed: int) -> Path:
 def main() -> None:
     """Run jobs until the other end is closed."""
     for line in sys.stdin.buffer:
-        errand = msgspec.json.decode(line, type=Errand)
+        job = msgspec.json.decode(line, type=CampaignJob)
         try:
-            done = _play(errand)
+            done = _run(job)
         except Exception as error:
             traceback.print_exc()
-            done = broken(errand, f"{type(error).__name__} in the harness: {error}")
+            done = broken(job, f"{type(error).__name__} in the harness: {error}")
         sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _play(errand: Errand) -> Done:
+def _run(job: CampaignJob) -> Done:
     """Run a seed; its directory is kept below that of the campaign, `out`, if it is not clean."""
     began = time.process_time()
-    assert errand.out is not None, "Spark reads the output of tasks there"
-    out = Path(errand.out)
+    assert job.out is not None, "Spark reads the output of tasks there"
+    out = Path(job.out)
     with tempfile.TemporaryDirectory(prefix="kraftsim-seed-") as scratch:
         run = Path(scratch) / "run"
-        result = play_request(errand.request(), run)
+        result = run_request(job.request(), run)
         ingest_run(run)
-        target = events_of(out, errand.name, errand.seed)
+        target = events_of(out, job.name, job.seed)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run / EVENTS_FILE, target)
-        kept = out / FOUND / f"{errand.name}-{errand.seed}"
+        kept = out / FOUND / f"{job.name}-{job.seed}"
         if result.outcome != OK and not kept.exists():
             shutil.copytree(run, kept)
         result = msgspec.structs.replace(result, out=str(kept) if result.outcome != OK else None)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kraftsim.campaign.errand import Done, Errand, broken
+from kraftsim.campaign.campaign_job import CampaignJob, Done, broken
 
 CHILD = "kraftsim.campaign.spark_child"
 
 
-def play_errands(errands: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a `Done` for each `Errand`, both as JSON. A child that dies costs one seed."""
+def run_jobs(pending_jobs: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a `Done` for each `CampaignJob`, both as JSON. A child that dies costs one seed."""
     child: subprocess.Popen[bytes] | None = None
     try:
-        for data in errands:
+        for data in pending_jobs:
             if child is None:
                 child = subprocess.Popen([sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert child.stdin is not None and child.stdout is not None, "both are pipes"
@@ -34,4 +34,4 @@ def play_errands(errands: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _lost(data: bytes, exit_code: int) -> Done:
-    return broken(msgspec.json.decode(data, type=Errand), f"its worker process died (exit code {exit_code})")
+    return broken(msgspec.json.decode(data, type=CampaignJob), f"its worker process died (exit code {exit_code})")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kraftsim.campaign.errand import FAILED, OK, VIOLATED, Done
+from kraftsim.campaign.campaign_job import FAILED, OK, VIOLATED, Done
 from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 
@@ -21,7 +21,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scenario: str
-    seeds_played: int
+    seeds_run: int
     clean: int
     found: tuple[RunResult, ...]
     faults: FaultCounts
@@ -42,9 +42,9 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Return the result as text for people."""
-        rate = self.seeds_played / self.cpu_seconds if self.cpu_seconds else 0.0
+        rate = self.seeds_run / self.cpu_seconds if self.cpu_seconds else 0.0
         text = [
-            f"{self.scenario}: {self.seeds_played} seeds, {self.clean} clean, {self.simulated_seconds:.0f} simulated seconds"
+            f"{self.scenario}: {self.seeds_run} seeds, {self.clean} clean, {self.simulated_seconds:.0f} simulated seconds"
             f" in {self.cpu_seconds:.1f} CPU seconds ({rate:.2f} seeds per CPU second)"
         ]
         text += _table(self.faults, self.idle_kinds)
@@ -78,7 +78,7 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the result as text for people; a last line for all if there were several scenarios."""
         text = [line for sweep in self.sweeps for line in sweep.lines()]
         if len(self.sweeps) > 1:
-            seeds, clean, cpu_seconds = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("seeds_played", "clean", "cpu_seconds"))
+            seeds, clean, cpu_seconds = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("seeds_run", "clean", "cpu_seconds"))
             text.append(f"all: {seeds} seeds, {clean} clean, {cpu_seconds:.1f} CPU seconds")
         text += [f"fault {kind} was never effective: this campaign does not test it" for kind in self.idle_kinds]
         return text
@@ -137,7 +137,7 @@ def _sweep(name: str, done: Sequence[Done]) -> SweepResult:
     found = tuple(each.result for each in done if not each.is_clean)
     return SweepResult(
         scenario=name,
-        seeds_played=len(done),
+        seeds_run=len(done),
         clean=len(done) - len(found),
         found=found,
         faults=dict(sorted(faults.items())),

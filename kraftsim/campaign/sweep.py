@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kraftsim.campaign.crew import Crew
-from kraftsim.campaign.errand import USUAL, VIOLATED, Done, Errand, Terms, errands_of, names_of
+from kraftsim.campaign.campaign_job import USUAL, VIOLATED, CampaignJob, Done, Terms, jobs_of, names_of
 from kraftsim.campaign.journal import Journal
 from kraftsim.campaign.summary import CampaignResult, SweepResult, add_faults, summary
+from kraftsim.campaign.worker_pool import WorkerPool
 
 REPORT_SECONDS = 0.5
 Report = Callable[["Progress"], None]
@@ -71,16 +71,16 @@ def campaign(
     has already are not repeated. `is_over` is called before each seed: once it is true, no other seed starts. `report` is called from time to time.
     Raises KeyError for an unknown scenario or bug, ValueError for a journal of another campaign or an unknown workload parameter.
     """
-    errands = errands_of(names, seeds, terms, out)
-    course = _Course(errands, keep_going, report)
-    count = min(jobs or os.cpu_count() or 1, max(len(errands), 1))
+    pending_jobs = jobs_of(names, seeds, terms, out)
+    course = _Course(pending_jobs, keep_going, report)
+    count = min(jobs or os.cpu_count() or 1, max(len(pending_jobs), 1))
     if journal is None:
         course.run(count, is_over)
     else:
         with Journal(journal, terms) as book:
             course.resume(book)
             course.run(count, is_over)
-    return summary(names_of(errands), course.outcome())
+    return summary(names_of(pending_jobs), course.outcome())
 
 
 Key = tuple[str, int]
@@ -89,15 +89,15 @@ Key = tuple[str, int]
 class _Course:
     """A campaign in progress. Seeds are tracked by position, for without `keep_going` it ends after the first position with a violation."""
 
-    def __init__(self, errands: Sequence[Errand], keep_going: bool, report: Report | None) -> None:
-        self._jobs = errands
-        self._places: dict[Key, int] = {(errand.name, errand.seed): place for place, errand in enumerate(errands)}
+    def __init__(self, pending_jobs: Sequence[CampaignJob], keep_going: bool, report: Report | None) -> None:
+        self._jobs = pending_jobs
+        self._places: dict[Key, int] = {(job.name, job.seed): place for place, job in enumerate(pending_jobs)}
         self._keep_going = keep_going
         self._report = report
-        self._last_place = len(errands)
+        self._last_place = len(pending_jobs)
         self._done: dict[Key, Done] = {}
         self._book: Journal | None = None
-        self._progress = Progress(total=len(errands))
+        self._progress = Progress(total=len(pending_jobs))
 
     def resume(self, book: Journal) -> None:
         """Take the results of a journal, and append new ones to it."""
@@ -109,24 +109,24 @@ class _Course:
 
     def run(self, jobs: int, is_over: Callable[[], bool]) -> None:
         """Run the remaining seeds. A seed starts only if it is still needed at that time."""
-        with Crew(jobs) as crew:
-            for errand in [errand for errand in self._jobs if (errand.name, errand.seed) not in self._done]:
-                while not crew.has_room:
-                    self._take(crew)
-                if is_over() or self._places[errand.name, errand.seed] > self._last_place:
+        with WorkerPool(jobs) as worker_pool:
+            for job in [job for job in self._jobs if (job.name, job.seed) not in self._done]:
+                while not worker_pool.has_room:
+                    self._take(worker_pool)
+                if is_over() or self._places[job.name, job.seed] > self._last_place:
                     break
-                crew.give(errand)
-            while crew.is_busy:
-                self._take(crew)
+                worker_pool.give(job)
+            while worker_pool.is_busy:
+                self._take(worker_pool)
         self._tell()
 
     def outcome(self) -> list[Done]:
         """Return the results in the order of the seeds, up to the end of the campaign."""
         return [self._done[key] for key, place in self._places.items() if key in self._done and place <= self._last_place]
 
-    def _take(self, crew: Crew) -> None:
-        for errand, done in crew.take(REPORT_SECONDS):
-            self._add((errand.name, errand.seed), done)
+    def _take(self, worker_pool: WorkerPool) -> None:
+        for job, done in worker_pool.take(REPORT_SECONDS):
+            self._add((job.name, job.seed), done)
             if self._book is not None:
                 self._book.add(done)
         self._tell()

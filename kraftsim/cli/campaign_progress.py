@@ -44,8 +44,8 @@ def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
 
 def line(progress: "Progress", elapsed_seconds: float) -> str:
     """Return seeds done, both rates, the time left, and the findings, in one line."""
-    played = progress.seeds - progress.resumed
-    rate = played / elapsed_seconds if elapsed_seconds > 0 else 0.0
+    finished = progress.seeds - progress.resumed
+    rate = finished / elapsed_seconds if elapsed_seconds > 0 else 0.0
     per_cpu = progress.seeds / progress.cpu_seconds if progress.cpu_seconds else 0.0
     left = _duration((progress.total - progress.seeds) / rate) if rate else "unknown"
     found = f"{progress.violated} violated" + (f", {progress.failed} otherwise not clean" if progress.failed else "")

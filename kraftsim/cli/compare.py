@@ -30,7 +30,7 @@ def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, ma
 
     Duplicates and lost records are counted in the logs: each record names its producer and its number. The same seeds give the same report.
     """
-    from kraftsim.campaign.comparison import compare as play_all
+    from kraftsim.campaign.comparison import compare as run_all
     from kraftsim.campaign.comparison import rows_by_spark, rows_of, write_outcomes, write_report
     from kraftsim.cluster.comparison.memory import bytes_per_producer
     from kraftsim.cluster.comparison.systems import SYSTEMS
@@ -39,18 +39,18 @@ def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, ma
     command = shlex.join(["kraftsim", "compare", "--seeds", str(seeds), "--first-seed", str(first_seed), *(f"--system={each}" for each in systems)])
     try:
         with click.progressbar(length=seeds * len(chosen), label="runs", file=sys.stderr, show_pos=True) as bar:
-            played = play_all(range(first_seed, first_seed + seeds), systems, jobs=jobs, report=lambda done, of: bar.update(1))
-        outcomes = write_outcomes(played, out)
+            finished = run_all(range(first_seed, first_seed + seeds), systems, jobs=jobs, report=lambda done, of: bar.update(1))
+        outcomes = write_outcomes(finished, out)
         began = perf_counter()
-        rows = rows_by_spark(outcomes, master) if master is not None else rows_of(played.outcomes)
+        rows = rows_by_spark(outcomes, master) if master is not None else rows_of(finished.outcomes)
         adding_seconds = perf_counter() - began
         html, markdown = write_report(rows, bytes_per_producer(), command, out)
     except (KeyError, OSError, RuntimeError) as trouble:
         fail(trouble)
     click.echo(markdown.read_text())
-    click.echo(f"{len(played.outcomes)} runs in {played.cpu_seconds:.1f} CPU s: {played.seeds_per_cpu_second:.2f} a CPU s; {html}")
+    click.echo(f"{len(finished.outcomes)} runs in {finished.cpu_seconds:.1f} CPU s: {finished.seeds_per_cpu_second:.2f} a CPU s; {html}")
     click.echo(f"added up in {adding_seconds:.2f} s" + (f" by Spark, its start included ({master})" if master is not None else ""))
-    troubled = [each for each in played.outcomes if each.trouble is not None]
+    troubled = [each for each in finished.outcomes if each.trouble is not None]
     for each in troubled:
         click.echo(f"{each.system}, seed {each.seed}: {each.trouble}", err=True)
     return FAILED if troubled else OK

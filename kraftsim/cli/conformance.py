@@ -88,7 +88,7 @@ def _known_line(text: str) -> str:
 
 
 def _list(requirements: "list[Requirement]", json_file: Path | None) -> int:
-    from kraftsim.cli.conformance_screen import print_list
+    from kraftsim.cli.conformance_output import print_list
 
     if str(json_file) != "-":
         print_list(requirements)
@@ -110,9 +110,9 @@ def _check(
     junit_file: Path | None,
     json_file: Path | None,
 ) -> int:
-    from kraftsim.cli.conformance_screen import Screen
+    from kraftsim.cli.conformance_output import ConformanceOutput
     from kraftsim.conformance.release_line import ReleaseLine, release_line_of
-    from kraftsim.conformance.runner import judge_all
+    from kraftsim.conformance.runner import check_all
     from kraftsim.conformance.target import Target
 
     try:
@@ -122,7 +122,7 @@ def _check(
     if not targets:
         raise Failure(f"--bootstrap {bootstrap}: write it as HOST:PORT,...")
     target = targets[0]
-    output = Screen(len(requirements), is_quiet=str(json_file) == "-")
+    output = ConformanceOutput(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")
     findings: list[Finding] = []
     line, lost = ReleaseLine(release, "as asked"), ""
@@ -130,7 +130,7 @@ def _check(
         target = _first_alive(targets)
         line = line if release else release_line_of(target)
         output.begin(target.address, line)
-        for finding in judge_all(target, requirements, line.name, seconds, output.start):
+        for finding in check_all(target, requirements, line.name, seconds, output.start):
             findings.append(finding)
             output.tell(finding)
     except OSError as trouble:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from kraftsim.cli.by_hand import carry_out, data_option
+from kraftsim.cli.running_cluster import carry_out, data_option
 
 
 @click.command(

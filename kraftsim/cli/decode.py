@@ -12,7 +12,7 @@ from kraftsim.cli.failure import OK, Failure
 
 if TYPE_CHECKING:
     from kraftsim.inspect.frames import Asked
-    from kraftsim.inspect.lone import Told
+    from kraftsim.inspect.lone import Hint
     from kraftsim.inspect.show import Show
 
 MALFORMED: Final = 1
@@ -113,13 +113,13 @@ def api_key_of(name: str) -> int:
     return plain[wanted]
 
 
-def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Told | Asked":
+def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Hint | Asked":
     from kraftsim.inspect.frames import Asked, api_name, is_declared
-    from kraftsim.inspect.lone import Told
+    from kraftsim.inspect.lone import Hint
     from protocol.messages.registry import versions_of
 
     if response is None:
-        return Told.BATCH if is_batch else Told.REQUEST if is_request else Told.NOTHING
+        return Hint.BATCH if is_batch else Hint.REQUEST if is_request else Hint.NOTHING
     api_key, version = api_key_of(response[0]), response[1].removeprefix("v")
     if not version.isdecimal():
         raise Failure(f"--response {response[0]} {response[1]}: write the version as a number")
@@ -135,7 +135,7 @@ def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool
 class _Source:
     """Determines what the arguments are, and yields the lines to print."""
 
-    def __init__(self, declared: "Told | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
+    def __init__(self, declared: "Hint | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
         self._declared = declared
         self._topic = topic
         self._ports = ports

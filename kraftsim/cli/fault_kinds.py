@@ -17,7 +17,7 @@ class FaultLine:
     family: str
     aim: str
     modes: tuple[str, ...]
-    strikes_on: tuple[str, ...]
+    triggers_on: tuple[str, ...]
     params: tuple[str, ...]
 
     def columns(self) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ class FaultLine:
             "family": self.family,
             "aim": self.aim,
             "modes": list(self.modes),
-            "strikes_on": list(self.strikes_on),
+            "triggers_on": list(self.triggers_on),
             "params": list(self.params),
         }
 
@@ -54,7 +54,7 @@ def _line(kind: FaultKind, about: str) -> FaultLine:
         family=kind.family.value,
         aim=AIMS[kind.aim],
         modes=kind.modes,
-        strikes_on=kind.strikes_on,
+        triggers_on=kind.triggers_on,
         params=tuple(_param(name, usual, kind.draws.get(name)) for name, usual in kind.params.items()),
     )
 

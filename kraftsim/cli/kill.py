@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from kraftsim.cli.by_hand import carry_out, data_option, nodes_argument
+from kraftsim.cli.running_cluster import carry_out, data_option, nodes_argument
 
 
 @click.command(

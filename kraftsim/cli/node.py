@@ -113,8 +113,8 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.events.nodes import NodeFailed
-    from kraftsim.node.mistakes import hear_of_mistakes
     from kraftsim.node.settings_in_effect import keys_without_effect
+    from kraftsim.node.unhandled_errors import report_unhandled_errors
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []
@@ -123,7 +123,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         mistakes.append(mistake)
         stopping.set()
 
-    hear_of_mistakes(asyncio.get_running_loop(), on_mistake)
+    report_unhandled_errors(asyncio.get_running_loop(), on_mistake)
     log, lines = open_log(world)
     log.info("starting", release=config.release, roles=config.role, bugs=",".join(config.bugs) or "none", data=config.log_dir)
     unused = keys_without_effect(config.given)
@@ -148,7 +148,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         failure.cancel()
         if mistakes:
             running.abort()
-            world.note(NodeFailed(reason=repr(mistakes[0])))
+            world.emit(NodeFailed(reason=repr(mistakes[0])))
             raise Failure(f"{config.node_name} failed: {mistakes[0]!r}") from mistakes[0]
         log.info("stopping")
         await running.stop()

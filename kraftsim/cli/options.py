@@ -66,7 +66,7 @@ def release_option(verb: Verb) -> Verb:
     return option(verb)
 
 
-def story_release_option(verb: Verb) -> Verb:
+def scenario_release_option(verb: Verb) -> Verb:
     """Add `--release` to a verb that runs scenarios; the verb gets `release: str`, empty if the option is not given."""
     option = click.option(
         "--release",
@@ -76,7 +76,7 @@ def story_release_option(verb: Verb) -> Verb:
     return option(verb)
 
 
-def story_size_options(verb: Verb) -> Verb:
+def scenario_size_options(verb: Verb) -> Verb:
     """Add `--controllers` and `--brokers` to a verb that runs scenarios; the verb gets both as `int | None`."""
     least_one = click.IntRange(min=1)
     controllers = click.option("--controllers", type=least_one, default=None, help="Number of controllers. Default: that of the scenario.")

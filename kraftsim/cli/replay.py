@@ -29,20 +29,20 @@ def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_f
     """
     from msgspec import structs
 
-    from kraftsim.explore.again import check_again, play_again
     from kraftsim.explore.replay import read_replay
+    from kraftsim.explore.replay_check import check_replay, rerun
 
     try:
         found = read_replay(file)
         if without_bugs:
             found = structs.replace(found, bugs=())
         if not check:
-            result = play_again(found, out)
+            result = rerun(found, out)
             print_lines(result)
             write_json(json_file, result)
             return VIOLATED if result.violations else 0
         with tempfile.TemporaryDirectory() as temporary:
-            checked = check_again(found, recorded=file if file.is_dir() else file.parent, out=out or Path(temporary) / "again")
+            checked = check_replay(found, recorded=file if file.is_dir() else file.parent, out=out or Path(temporary) / "again")
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(checked)

@@ -12,9 +12,9 @@ from kraftsim.cli.options import (
     parse_settings,
     parse_workload,
     print_lines,
+    scenario_release_option,
+    scenario_size_options,
     settings_option,
-    story_release_option,
-    story_size_options,
     work_option,
     write_json,
 )
@@ -79,8 +79,8 @@ Examples:
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of all random choices.")
 @click.option("--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks.")
-@story_release_option
-@story_size_options
+@scenario_release_option
+@scenario_size_options
 @bugs_option
 @settings_option
 @work_option

@@ -85,7 +85,7 @@ def facts_of(scenario: Scenario, about: str) -> ScenarioFacts:
         name=scenario.name,
         about=about,
         metadata="ZooKeeper" if scenario.zookeeper_mode else "KRaft",
-        releases=[known.name for known in releases() if scenario.is_told_of(known.name)],
+        releases=[known.name for known in releases() if scenario.supports_release(known.name)],
         controllers=sorted({scenario.controllers, *scenario.controllers_drawn}),
         brokers=scenario.brokers,
         controllers_min=scenario.least_controllers,

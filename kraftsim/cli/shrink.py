@@ -15,15 +15,15 @@ from kraftsim.cli.options import (
     json_option,
     parse_settings,
     parse_workload,
+    scenario_release_option,
+    scenario_size_options,
     settings_option,
-    story_release_option,
-    story_size_options,
     work_option,
     write_json,
 )
 
 if TYPE_CHECKING:
-    from kraftsim.campaign.errand import Terms
+    from kraftsim.campaign.campaign_job import Terms
     from kraftsim.explore.request import RunRequest
     from kraftsim.explore.shrink import Progress
 
@@ -42,8 +42,8 @@ Examples:
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of parallel runs. The result does not depend on it.")
 @click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run so far is the result.")
 @click.option("--out", type=DIRECTORY, default=None, help="Directory for the small run. Default: next to the run.")
-@story_release_option
-@story_size_options
+@scenario_release_option
+@scenario_size_options
 @bugs_option
 @settings_option
 @work_option
@@ -68,9 +68,9 @@ def shrink(
 
     Writes the small run to --out, with replay.json and a description, story.md. Exits 0 if it found one, 3 if the run does not fail.
     """
-    from kraftsim.campaign.errand import Terms
+    from kraftsim.campaign.campaign_job import Terms
     from kraftsim.explore.shrink import shrink as shrink_run
-    from kraftsim.explore.smallest import keep
+    from kraftsim.explore.shrunken_run import keep
 
     if (run is None) == (name is None):
         raise Failure("give a run: a FILE or directory, or --scenario and --seed")
@@ -87,8 +87,8 @@ def shrink(
         place = out or _beside(run, request.scenario.name, seed)
         if (place / "run.json").exists():
             raise FileExistsError(f"{place} holds a run already: choose another --out, or remove it")
-        with _progress_output() as told:
-            shrunken = shrink_run(request, invariant=invariant, jobs=jobs, budget_seconds=budget, told=told)
+        with _progress_output() as on_progress:
+            shrunken = shrink_run(request, invariant=invariant, jobs=jobs, budget_seconds=budget, on_progress=on_progress)
         text = keep(shrunken, request, place)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
@@ -98,13 +98,13 @@ def shrink(
 
 
 def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "RunRequest":
-    from kraftsim.campaign.errand import USUAL, Errand
+    from kraftsim.campaign.campaign_job import USUAL, CampaignJob
     from kraftsim.cluster.scenario import Mode
     from kraftsim.explore.replay import read_replay
 
     if run is None:
         assert name is not None, "one of the two is given"
-        return Errand(name=name, seed=seed, terms=terms).request()
+        return CampaignJob(name=name, seed=seed, terms=terms).request()
     if seed or terms != USUAL:
         raise Failure(f"{run} contains the options of its run: do not give those of --scenario")
     request = read_replay(run).request()

@@ -14,15 +14,15 @@ from kraftsim.cli.options import (
     parse_settings,
     parse_workload,
     print_lines,
+    scenario_release_option,
+    scenario_size_options,
     settings_option,
-    story_release_option,
-    story_size_options,
     work_option,
     write_json,
 )
 
 if TYPE_CHECKING:
-    from kraftsim.campaign.errand import Terms
+    from kraftsim.campaign.campaign_job import Terms
 
 ALL = "all"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -50,8 +50,8 @@ Examples:
 @click.option("--resume", type=FILE, default=None, metavar="FILE", help="Record finished seeds in this file, and skip those that it records.")
 @click.option("--check-identity", is_flag=True, help="Run each seed in two processes with different hash seeds, and compare the event logs.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
-@story_release_option
-@story_size_options
+@scenario_release_option
+@scenario_size_options
 @bugs_option
 @settings_option
 @work_option
@@ -81,7 +81,7 @@ def sweep(
     prints the seed, the invariant and the command that replays the run. Exits 2 when the result is inconclusive: a kind of fault fired 20 times or
     more (or was armed 60 times) without an effect, or no run exercised an invariant that the scenario must exercise.
     """
-    from kraftsim.campaign.errand import Terms
+    from kraftsim.campaign.campaign_job import Terms
 
     terms = Terms(
         release=release,
@@ -117,7 +117,7 @@ def _supported_scenarios(terms: "Terms") -> tuple[str, ...]:
 
     asked = terms.settings.get(RELEASE_KEY, terms.release)
     line = release(asked).name if asked else ""
-    unsupported = [each for each in scenarios() if line and not each.is_told_of(line)]
+    unsupported = [each for each in scenarios() if line and not each.supports_release(line)]
     unfit = [each for each in scenarios() if each not in unsupported and not each.fits(terms.controllers, terms.brokers)]
     for why, left_out in ((f"release {line} is not supported by", unsupported), ("this number of nodes is not supported by", unfit)):
         if left_out:

@@ -71,7 +71,9 @@ async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stoppin
         log, lines = open_log(world)
         server = ZookeeperServer(world, config.settings)
         await server.start()
-        log.info("serving", host=config.settings.host, port=server.port, zxid=hex(server.keeper.last_zxid), znodes=len(server.keeper.tree.znodes))
+        log.info(
+            "serving", host=config.settings.host, port=server.port, zxid=hex(server.znode_state.last_zxid), znodes=len(server.znode_state.tree.znodes)
+        )
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(server.failed())
         failure.add_done_callback(lambda _: stopping.set())
         world.flush_events()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from kraftsim.cluster.workplace import Workplace
+from kraftsim.cluster.client_host import ClientHost
 from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -39,11 +39,11 @@ class Administrator:
     With a single broker that cannot happen: it forwards changes in order.
     """
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._workplace = workplace
+    def __init__(self, client_host: ClientHost) -> None:
+        self._client_host = client_host
         self.in_doubt: dict[str, None] = {}
-        identity = ClientIdentity(client_id=workplace.name, bootstrap=tuple(workplace.bootstrap), frame_events=workplace.frame_events)
-        self._connections = ClusterConnections(workplace.world, identity)
+        identity = ClientIdentity(client_id=client_host.name, bootstrap=tuple(client_host.bootstrap), frame_events=client_host.frame_events)
+        self._connections = ClusterConnections(client_host.world, identity)
 
     async def create_topic(self, topic: str) -> None:
         """Create a topic with one partition; return when it exists."""
@@ -76,7 +76,7 @@ class Administrator:
             return await (await self._connections.to_broker(broker_id)).request(DescribeConfigsRequest(resources=[resource]))
 
         try:
-            answer = await self._workplace.run(ask())
+            answer = await self._client_host.run(ask())
         except OSError:
             return None
         assert isinstance(answer, DescribeConfigsResponse), "DescribeConfigs was asked"
@@ -91,7 +91,7 @@ class Administrator:
         """Send a request to one broker after the other until one answers; after the first request without an answer the topic is in doubt."""
         while True:
             try:
-                return await self._workplace.run(self._answer(request, topic))
+                return await self._client_host.run(self._answer(request, topic))
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -100,7 +100,7 @@ class Administrator:
         try:
             return await connection.request(request)
         except OSError:
-            if topic and len(self._workplace.bootstrap) > 1:
+            if topic and len(self._client_host.bootstrap) > 1:
                 self.in_doubt[topic] = None
             raise
 
@@ -111,5 +111,5 @@ class Administrator:
             ErrorCode.UNKNOWN_SERVER_ERROR,
         )  # brokers may be starting
         if error is not ErrorCode.NONE and not passes:
-            raise AdministratorRefused(f"{self._workplace.name} could not {what}: {error.name}")
+            raise AdministratorRefused(f"{self._client_host.name} could not {what}: {error.name}")
         return error is ErrorCode.NONE

@@ -5,13 +5,13 @@ Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; observed on Apa
 
 from typing import Final
 
-from kraftsim.cluster.scenario import Stage, StoryFailed
-from kraftsim.cluster.workload import IdAsker
+from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.workload import ProducerIdClient
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import PREFETCHED_PRODUCER_IDS, RETRIABLE_BLOCK_TIMEOUT
 from protocol.errors import ErrorCode
 
-ASKED_AGAIN: Final = (
+RETRIED_ERRORS: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -30,9 +30,9 @@ def answer_without_ids(line: str) -> ErrorCode:
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if release(line).has(RETRIABLE_BLOCK_TIMEOUT) else ErrorCode.REQUEST_TIMED_OUT
 
 
-async def ask_as_before(stage: Stage, asker: IdAsker, pause_seconds: float) -> None:
-    """Retry as a pre-3.3.2 producer does. Raises StoryFailed on an error that is fatal to it."""
-    while (error := await asker.ask_once()) is not ErrorCode.NONE:
-        if error not in ASKED_AGAIN:
-            raise StoryFailed(f"{error.name} is fatal to a pre-3.3.2 producer")
+async def retry_as_before(stage: ScenarioEnvironment, requester: ProducerIdClient, pause_seconds: float) -> None:
+    """Retry as a pre-3.3.2 producer does. Raises ScenarioFailed on an error that is fatal to it."""
+    while (error := await requester.ask_once()) is not ErrorCode.NONE:
+        if error not in RETRIED_ERRORS:
+            raise ScenarioFailed(f"{error.name} is fatal to a pre-3.3.2 producer")
         await stage.sleep(pause_seconds)

@@ -21,9 +21,9 @@ from kraftsim.cluster.launch import build_node, parse_node, real_world_of, requi
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, fetch_producer_ids, listeners_of
-from kraftsim.cluster.spec import ClusterSpec, Role, retell
-from kraftsim.node.mistakes import hear_of_mistakes
+from kraftsim.cluster.spec import ClusterSpec, Role, override
 from kraftsim.node.node import Node
+from kraftsim.node.unhandled_errors import report_unhandled_errors
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import RealWorld
 
@@ -61,7 +61,7 @@ class EmbeddedCluster:
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
         self._loop = uvloop.new_event_loop()
-        hear_of_mistakes(self._loop, self._mistakes.append)
+        report_unhandled_errors(self._loop, self._mistakes.append)
         self._thread = threading.Thread(target=self._run_loop, name="kraftsim-embedded", daemon=True)
 
     def __enter__(self) -> "EmbeddedCluster":
@@ -163,7 +163,7 @@ class EmbeddedCluster:
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
         """Override settings of a node from its next start on, None for the original value; return the former overrides."""
-        return retell(self._overrides.setdefault(name, {}), settings)
+        return override(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""

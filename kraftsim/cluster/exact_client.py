@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.cluster.exact_transactions import ExactTransactionalId
-from kraftsim.cluster.rights import added, dropped, everybody, is_done, shut_out
+from kraftsim.cluster.rights import added, allow_all_entry, dropped, is_done, shut_out
 from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.outbound import PeerConnection
@@ -98,9 +98,9 @@ class ExactClient:
 
     async def shut_out(self, hosts: Sequence[str]) -> None:
         """Allow all operations to every address, and deny ClusterAction to these: clients that connect from them may not act as brokers."""
-        await self._until_done(added([everybody(), *map(shut_out, hosts)]))
+        await self._until_done(added([allow_all_entry(), *map(shut_out, hosts)]))
 
-    async def let_in_again(self, hosts: Sequence[str]) -> None:
+    async def remove_denials(self, hosts: Sequence[str]) -> None:
         """Let them, too."""
         await self._until_done(dropped([shut_out(host) for host in hosts]))
 
@@ -147,7 +147,7 @@ class ExactClient:
                 pass  # asked again
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def read_in_reign(self, leader_epoch: int) -> ErrorCode:
+    async def fetch_with_epoch(self, leader_epoch: int) -> ErrorCode:
         """Fetch from the leader with that epoch as current_leader_epoch; return the error."""
         fetch = FetchPartition(partition=PARTITION, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=BYTES_MAX)
         request = FetchRequest(max_wait_ms=0, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[fetch])])

@@ -4,7 +4,7 @@ WriteTxnMarkers as an administrator may.
 Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 """
 
-from kraftsim.cluster.workplace import Workplace
+from kraftsim.cluster.client_host import ClientHost
 from kraftsim.core.clients.producer_steps import Identity
 from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from protocol.batches import build_batch
@@ -25,11 +25,11 @@ ADMIN_COORDINATOR_EPOCH = 0
 class Intruder:
     """Writes to the leader of one partition."""
 
-    def __init__(self, workplace: Workplace, topic: str, partition: int) -> None:
+    def __init__(self, client_host: ClientHost, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
-        identity = ClientIdentity(client_id=workplace.name, bootstrap=tuple(workplace.bootstrap))
-        self._connections = ClusterConnections(workplace.world, identity)
+        identity = ClientIdentity(client_id=client_host.name, bootstrap=tuple(client_host.bootstrap))
+        self._connections = ClusterConnections(client_host.world, identity)
 
     async def write(self, transactional_id: str, identity: Identity) -> ErrorCode:
         """Write one record into a transaction, as an older client does; return the leader's answer. Raises OSError kinds."""

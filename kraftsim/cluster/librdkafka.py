@@ -42,7 +42,7 @@ class LibrdkafkaProducer:
 
     async def start(self) -> None:
         """Start serving callbacks; librdkafka requests its producer id on its own."""
-        self._world.note(ClientStarted(client_id=self._client_id, library=LIBRARY))
+        self._world.emit(ClientStarted(client_id=self._client_id, library=LIBRARY))
         self._serving = asyncio.get_running_loop().create_task(self._serve(), name=f"serve {self._client_id}")
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
@@ -54,7 +54,7 @@ class LibrdkafkaProducer:
             else:
                 self._emit_failed(topic, partition, key, error)
 
-        self._world.note(RecordSent(client_id=self._client_id, topic=topic, partition=partition, record_key=key))
+        self._world.emit(RecordSent(client_id=self._client_id, topic=topic, partition=partition, record_key=key))
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, on_delivery=delivered)
@@ -76,15 +76,15 @@ class LibrdkafkaProducer:
             self._serving.cancel()
             with suppress(asyncio.CancelledError):
                 await self._serving
-        self._world.note(ClientStopped(client_id=self._client_id, reason="done"))
+        self._world.emit(ClientStopped(client_id=self._client_id, reason="done"))
         self._world.flush_events()
 
     def _emit_acknowledged(self, topic: str, partition: int, key: str, offset: int | None) -> None:
         known = UNKNOWN_OFFSET if offset is None else offset
-        self._world.note(RecordAcknowledged(client_id=self._client_id, topic=topic, partition=partition, record_key=key, offset=known))
+        self._world.emit(RecordAcknowledged(client_id=self._client_id, topic=topic, partition=partition, record_key=key, offset=known))
 
     def _emit_failed(self, topic: str, partition: int, key: str, error: confluent_kafka.KafkaError) -> None:
-        self._world.note(
+        self._world.emit(
             RecordFailed(client_id=self._client_id, topic=topic, partition=partition, record_key=key, error_code=error.code(), reason=error.str())
         )
 
@@ -156,14 +156,14 @@ class LibrdkafkaReader:
     async def close(self) -> None:
         """End the client."""
         await asyncio.to_thread(self._consumer.close)
-        self._world.note(ClientStopped(client_id=self._client_id, reason="done"))
+        self._world.emit(ClientStopped(client_id=self._client_id, reason="done"))
         self._world.flush_events()
 
     def _read_record(self, message: confluent_kafka.Message) -> ReadRecord:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None and partition is not None and offset is not None, "a record that was read has a partition and an offset"
         key = (message.key() or b"").decode()
-        self._world.note(
+        self._world.emit(
             RecordRead(
                 client_id=self._client_id,
                 topic=topic,

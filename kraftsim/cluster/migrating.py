@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kraftsim.cluster.phases import BROKERS_SECONDS, REPLICAS_SECONDS
-from kraftsim.cluster.scenario import Mode, Stage, within
+from kraftsim.cluster.scenario import Mode, ScenarioEnvironment, within
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.upgrading import Upgrade
 from kraftsim.events.runs import PhaseBegan
@@ -25,13 +25,13 @@ ZOOKEEPER, MIGRATING, DUAL_WRITE, KRAFT, ENDED, BACK = "zookeeper", "brokers-tha
 class Migration:
     """The migration of one cluster; `upgrade` restarts its nodes and waits until the cluster is healthy again."""
 
-    stage: Stage
+    stage: ScenarioEnvironment
     upgrade: Upgrade
 
     async def take_over(self) -> None:
         """Enable the migration on all brokers, and wait for dual write: from now on the log is authoritative, and ZooKeeper is updated."""
         stage = self.stage
-        stage.note(PhaseBegan(phase=MIGRATING))
+        stage.emit(PhaseBegan(phase=MIGRATING))
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
         await self.taken_over()
 
@@ -39,7 +39,7 @@ class Migration:
         """Wait for dual write. Raises LivenessLost."""
         stage = self.stage
         await within(stage, "dual write", stage.wait_for_dual_write(), TAKEN_OVER_SECONDS)
-        stage.note(PhaseBegan(phase=DUAL_WRITE))
+        stage.emit(PhaseBegan(phase=DUAL_WRITE))
         await self.upgrade.settled()
         await self.compare()
 
@@ -50,20 +50,20 @@ class Migration:
     async def to_kraft(self, *, brokers: int | None = None) -> None:
         """Restart brokers, or the first few of them, in KRaft mode."""
         stage = self.stage
-        stage.note(PhaseBegan(phase=KRAFT))
+        stage.emit(PhaseBegan(phase=KRAFT))
         for name in stage.spec.broker_names[:brokers]:
             await self.upgrade.roll([name], settings=kraft_settings(stage, name))
             await self.compare()
 
     async def end(self) -> None:
         """Finalize the migration: restart the controllers without the setting; no rollback is possible from here."""
-        self.stage.note(PhaseBegan(phase=ENDED))
+        self.stage.emit(PhaseBegan(phase=ENDED))
         await self.upgrade.roll(self.stage.spec.controller_names, settings={MIGRATION_KEY: "false"})
 
     async def go_back(self) -> None:
         """Roll back to ZooKeeper mode: first the KRaft brokers, then disable the migration on all brokers."""
         stage = self.stage
-        stage.note(PhaseBegan(phase=BACK))
+        stage.emit(PhaseBegan(phase=BACK))
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
         await self.compare()
         await stage.give_up_migration()
@@ -79,7 +79,7 @@ class Migration:
 QUORUM_KEYS = ("controller.listener.names", "controller.quorum.voters")
 
 
-def migrating_settings(stage: Stage) -> dict[str, str]:
+def migrating_settings(stage: ScenarioEnvironment) -> dict[str, str]:
     """Return the settings that enable the migration on a broker, whichever mode it was in before."""
     spec = stage.spec
     node = spec.node(spec.broker_names[0], host_is_name=_host_is_name(stage))
@@ -87,13 +87,13 @@ def migrating_settings(stage: Stage) -> dict[str, str]:
     return {**here, "process.roles": "", **_said(spec.migrating_settings(host_is_name=_host_is_name(stage)))}
 
 
-def kraft_settings(stage: Stage, name: str) -> dict[str, str]:
+def kraft_settings(stage: ScenarioEnvironment, name: str) -> dict[str, str]:
     """Return the settings that turn a broker into a KRaft broker."""
     spec: ClusterSpec = stage.spec
     return {**_said(spec.kraft_settings(name, host_is_name=_host_is_name(stage))), "zookeeper.connect": "", MIGRATION_KEY: "false"}
 
 
-def _host_is_name(stage: Stage) -> bool:
+def _host_is_name(stage: ScenarioEnvironment) -> bool:
     return stage.mode is Mode.SIM
 
 

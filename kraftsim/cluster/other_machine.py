@@ -8,8 +8,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.spec import CLIENT_LISTENER, ClusterSpec
-from kraftsim.cluster.workplace import Workplace
 from kraftsim.node.clients.cluster_connections import error_of
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse | AllocateProduc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class MemberHeartbeat:
     """The controller's answer to a heartbeat."""
 
     error: ErrorCode
@@ -36,24 +36,24 @@ class Beat:
 class OtherMachine:
     """Acts as successive processes of one broker. `host_is_name`: as in simulation, where nodes are reached by their names."""
 
-    def __init__(self, workplace: Workplace, spec: ClusterSpec, broker: str, *, host_is_name: bool) -> None:
-        self._workplace = workplace
+    def __init__(self, client_host: ClientHost, spec: ClusterSpec, broker: str, *, host_is_name: bool) -> None:
+        self._client_host = client_host
         self._spec = spec
         self._broker = spec.node(broker, host_is_name=host_is_name)
         nodes = [spec.node(name, host_is_name=host_is_name) for name in spec.controller_names]
         self._controllers = [(node.host, node.port) for node in nodes]
         self._turn = 0
         self._connection: PeerConnection | None = None
-        self._chance = workplace.world.random("ids of lives and directories")
-        self._directory_id = self._chance.randbytes(ID_BYTES)
+        self._rng = client_host.world.random("ids of lives and directories")
+        self._directory_id = self._rng.randbytes(ID_BYTES)
 
-    def new_life(self) -> bytes:
+    def new_incarnation(self) -> bytes:
         """Return the incarnation id of a process that starts."""
-        return self._chance.randbytes(ID_BYTES)
+        return self._rng.randbytes(ID_BYTES)
 
     async def register(self, incarnation_id: bytes) -> tuple[ErrorCode, int]:
         """Register as the broker; return the error and the broker epoch of the answer."""
-        known = self._workplace.parts.release.supported_features
+        known = self._client_host.parts.release.supported_features
         request = BrokerRegistrationRequest(
             broker_id=self._broker.node_id,
             cluster_id=self._spec.cluster_id,
@@ -68,13 +68,13 @@ class OtherMachine:
         assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
         return error_of(answer.error_code), answer.broker_epoch
 
-    async def beat(self, broker_epoch: int, read_offset: int) -> Beat:
+    async def beat(self, broker_epoch: int, read_offset: int) -> MemberHeartbeat:
         """Send a heartbeat of a process that has read the metadata log up to an offset (inclusive), and wants to be unfenced."""
         answer = await self._ask(
             BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch, current_metadata_offset=read_offset, want_fence=False)
         )
         assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
-        return Beat(error=error_of(answer.error_code), is_caught_up=answer.is_caught_up, is_fenced=answer.is_fenced)
+        return MemberHeartbeat(error=error_of(answer.error_code), is_caught_up=answer.is_caught_up, is_fenced=answer.is_fenced)
 
     async def ask_for_block(self, broker_epoch: int) -> ErrorCode:
         """Send AllocateProducerIds; return the error of the answer."""
@@ -90,7 +90,7 @@ class OtherMachine:
     async def _ask(self, request: Request) -> Response:
         while True:
             try:
-                answer = await self._workplace.run(self._answer(request))
+                answer = await self._client_host.run(self._answer(request))
             except OSError:
                 answer = None
             if answer is not None and answer.error_code != ErrorCode.NOT_CONTROLLER:
@@ -104,7 +104,7 @@ class OtherMachine:
             self._turn += 1
             host, port = self._controllers[self._turn % len(self._controllers)]
             self._connection = PeerConnection(
-                host, port, client_id=self._workplace.name, world=self._workplace.world, frame_events=self._workplace.frame_events
+                host, port, client_id=self._client_host.name, world=self._client_host.world, frame_events=self._client_host.frame_events
             )
             await self._connection.connect(timeout_ms=ASK_MS)
         answer = await self._connection.request(request, timeout_ms=ASK_MS)

@@ -9,7 +9,7 @@ Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from kraftsim.cluster.scenario import LivenessLost, Stage
+from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.runs import PhaseBegan, Settled
 
@@ -29,18 +29,18 @@ TRANSACTIONS_SECONDS = 60.0
 FAULTS, LIVENESS = "faults", "liveness"
 
 
-async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -> None:
+async def under_faults(stage: ScenarioEnvironment, *work: Awaitable[object], seconds: float) -> None:
     """Run the workload while faults are injected, for so many seconds; then heal all faults, and return when cluster and workload have settled.
 
     Raises what the work raises, and LivenessLost if a bound is exceeded.
     """
     finished = asyncio.Event()
-    stage.note(PhaseBegan(phase=FAULTS))
+    stage.emit(PhaseBegan(phase=FAULTS))
     stage.inject()
     await stage.gather(_heal(stage, seconds, finished), _work(stage, work, finished))
 
 
-async def elect_now_and_then(stage: Stage, *, seconds: float, every_seconds: float) -> None:
+async def elect_now_and_then(stage: ScenarioEnvironment, *, seconds: float, every_seconds: float) -> None:
     """For so many seconds, elect preferred leaders from time to time: former leaders lead again."""
     ends_at = stage.now_seconds() + seconds
     while stage.now_seconds() < ends_at:
@@ -48,27 +48,27 @@ async def elect_now_and_then(stage: Stage, *, seconds: float, every_seconds: flo
         await stage.elect_preferred_leaders()
 
 
-async def replicas_settle(stage: Stage, topic: str, partitions: int) -> None:
+async def replicas_settle(stage: ScenarioEnvironment, topic: str, partitions: int) -> None:
     """Return when all replicas of a topic are in sync, after `under_faults`. Raises LivenessLost if that takes too long."""
     await _settle(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS, stage.now_seconds())
 
 
-async def transactions_settle(stage: Stage, topics: Sequence[str]) -> None:
+async def transactions_settle(stage: ScenarioEnvironment, topics: Sequence[str]) -> None:
     """Return when no transaction is open in any partition of the topics, after `under_faults`. Raises LivenessLost if that takes too long."""
     questions = stage.questions("settling")
     await _settle(stage, "transactions", questions.until_decided(topics), TRANSACTIONS_SECONDS, stage.now_seconds())
     questions.close()
 
 
-async def _work(stage: Stage, work: tuple[Awaitable[object], ...], finished: asyncio.Event) -> None:
+async def _work(stage: ScenarioEnvironment, work: tuple[Awaitable[object], ...], finished: asyncio.Event) -> None:
     await stage.gather(*work)
     finished.set()
 
 
-async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
+async def _heal(stage: ScenarioEnvironment, seconds: float, finished: asyncio.Event) -> None:
     await stage.sleep(seconds)
-    stage.note(PhaseBegan(phase=LIVENESS))
-    await stage.mend()
+    stage.emit(PhaseBegan(phase=LIVENESS))
+    await stage.heal()
     began = stage.now_seconds()
     await _settle(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS if stage.spec.controllers else CONTROLLER_SECONDS, began)
     await _settle(stage, "brokers", _all_serve(stage), BROKERS_SECONDS, began)
@@ -76,7 +76,7 @@ async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
     await _settle(stage, "calls", finished.wait(), CALLS_SECONDS, began)
 
 
-async def _all_serve(stage: Stage) -> None:
+async def _all_serve(stage: ScenarioEnvironment) -> None:
     """Return when all brokers are ready. A broker that cannot register in ZooKeeper exits, as Kafka's do: restart it, as a supervisor does."""
     async with asyncio.TaskGroup() as group:
         supervisor = group.create_task(_start_again(stage, stage.spec.broker_names if stage.spec.zookeeper_names else ()))
@@ -84,7 +84,7 @@ async def _all_serve(stage: Stage) -> None:
         supervisor.cancel()
 
 
-async def _start_again(stage: Stage, names: Sequence[str]) -> None:
+async def _start_again(stage: ScenarioEnvironment, names: Sequence[str]) -> None:
     while names:
         for name in names:
             if stage.is_down(name):
@@ -92,13 +92,13 @@ async def _start_again(stage: Stage, names: Sequence[str]) -> None:
         await stage.sleep(SUPERVISOR_SECONDS)
 
 
-async def _settle(stage: Stage, what: str, wait: Awaitable[object], limit_seconds: float, began: float) -> None:
+async def _settle(stage: ScenarioEnvironment, what: str, wait: Awaitable[object], limit_seconds: float, began: float) -> None:
     """Wait, and emit how long it took since all faults were healed. Raises LivenessLost after the limit."""
     limit_ms = int(limit_seconds * 1000)
     try:
         async with asyncio.timeout(max(0.0, began + limit_seconds - stage.now_seconds())):
             await wait
     except TimeoutError as late:
-        stage.note(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=False))
+        stage.emit(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=False))
         raise LivenessLost(f"{what}: not settled {limit_seconds:g} s after the last fault was healed") from late
-    stage.note(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=True))
+    stage.emit(Settled(what=what, after_ms=int((stage.now_seconds() - began) * 1000), limit_ms=limit_ms, is_settled=True))

@@ -18,7 +18,7 @@ from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
-from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text, retell
+from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
 from kraftsim.events.nodes import NodeReady
 from kraftsim.world.event_log import file_name
 from kraftsim.world.real.clock import RealClock
@@ -191,7 +191,7 @@ class ProcessCluster:
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
         """Override settings of a node from its next start on, None for the original value; return the former overrides."""
-        return retell(self._overrides.setdefault(name, {}), settings)
+        return override(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
         """Return whether a node was killed and not restarted."""

@@ -17,7 +17,7 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
 from kraftsim.node.security.node_security import NodeSecurity
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 from kraftsim.world.real.clock import RealClock
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse

@@ -11,7 +11,7 @@ from protocol.schema import Message
 CLUSTER, ANYBODY, ANYWHERE = "kafka-cluster", "User:*", "*"
 
 
-def everybody() -> AclCreation:
+def allow_all_entry() -> AclCreation:
     """Return the entry that allows all operations to all: with a deny entry alone, no other client would be authorized either."""
     return _entry(ANYWHERE, AclOperation.ALL, AclPermissionType.ALLOW)
 

@@ -22,15 +22,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.stable_ends import TransactionQuestions
-from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
-from kraftsim.cluster.workplace import Workplace
+from kraftsim.cluster.stable_ends import TransactionQueries
+from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.terrain import Terrain
+from kraftsim.faults.fault_space import FaultSpace
 from kraftsim.releases.catalogue import is_before, release, releases
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ class Mode(StrEnum):
     EMBEDDED = "embedded"
 
 
-class StoryFailed(RuntimeError):
+class ScenarioFailed(RuntimeError):
     """The run did not have the expected outcome; the message says what was observed instead."""
 
 
-class LivenessLost(StoryFailed):
+class LivenessLost(ScenarioFailed):
     """After all faults were healed, something did not settle within its bound."""
 
 
-class Stage(Protocol):
+class ScenarioEnvironment(Protocol):
     """The environment that a scenario runs in: a cluster, time, clients, and faults."""
 
     mode: Mode
@@ -64,7 +64,7 @@ class Stage(Protocol):
         """Return the stream of random numbers for a purpose, keyed by the seed."""
         ...
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event to the harness's log."""
         ...
 
@@ -88,7 +88,7 @@ class Stage(Protocol):
         """Arm the faults that were drawn for this run; times count from now."""
         ...
 
-    async def mend(self) -> None:
+    async def heal(self) -> None:
         """End every fault, and restart nodes that are down."""
         ...
 
@@ -166,7 +166,7 @@ class Stage(Protocol):
         """Return a new reader on a host of its own."""
         ...
 
-    def questions(self, client_id: str) -> TransactionQuestions:
+    def questions(self, client_id: str) -> TransactionQueries:
         """Return a client of the harness that queries last stable offsets of partitions, and committed offsets of a group."""
         ...
 
@@ -174,16 +174,16 @@ class Stage(Protocol):
         """Return a client of the harness that sends exact requests about one topic."""
         ...
 
-    def workplace(self, name: str) -> Workplace:
+    def client_host(self, name: str) -> ClientHost:
         """Return a host for an application that consumes, transforms and produces; its clients are kraftsim's own in every mode."""
         ...
 
-    def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
+    def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
         """Return a new client that requests producer ids from one broker after the other, or from the one that is named."""
         ...
 
 
-async def within(stage: Stage, what: str, wait: Awaitable[object], seconds: float) -> None:
+async def within(stage: ScenarioEnvironment, what: str, wait: Awaitable[object], seconds: float) -> None:
     """Wait for something. Raises LivenessLost if that takes longer than so many seconds of the environment's clock."""
     try:
         async with asyncio.timeout(seconds):
@@ -194,12 +194,12 @@ async def within(stage: Stage, what: str, wait: Awaitable[object], seconds: floa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """One scenario. `faults` draws a schedule from a seed before anything runs; `play` runs the rest in an environment."""
+    """One scenario. `faults` draws a schedule from a seed before anything runs; `run` runs the rest in an environment."""
 
     name: str
-    story: str
+    summary: str
     must_exercise: tuple[str, ...]
-    play: Callable[[Stage], Awaitable[None]]
+    run: Callable[[ScenarioEnvironment], Awaitable[None]]
     faults: Callable[["Random", Mode], tuple[Fault, ...]]
     controllers: int = 1
     controllers_drawn: tuple[int, ...] = ()
@@ -212,9 +212,9 @@ class Scenario:
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Settings of single nodes, by name, on top of `settings`."""
-    swarm: Callable[["Random"], Mapping[str, str]] | None = None
+    draw_parameters: Callable[["Random"], Mapping[str, str]] | None = None
     """Draws settings of one run from its seed, on top of `settings`: a value that is the same in every run hides bugs that another one shows."""
-    terrain: Terrain | None = None
+    fault_space: FaultSpace | None = None
     """The fault space of random faults, in addition to those that `faults` draws; None: no random faults."""
     limit_seconds: float = 600.0
     workload: Mapping[str, int] = field(default_factory=dict)
@@ -227,16 +227,16 @@ class Scenario:
     until: str = ""
     """The first and the last release of a new cluster that the scenario supports; "": no bound."""
 
-    def is_told_of(self, line: str) -> bool:
+    def supports_release(self, line: str) -> bool:
         """Return whether the scenario supports clusters that begin with a release. Raises KeyError if there is no such release."""
         known = release(line)
         has_mode = known.has_zookeeper_mode if self.zookeeper_mode else known.has_kraft
         return has_mode and not (self.since and is_before(line, self.since)) and not (self.until and is_before(self.until, line))
 
-    def require_told_of(self, line: str) -> None:
+    def require_release(self, line: str) -> None:
         """Raise ValueError if the scenario does not support clusters that begin with a release, KeyError if there is no such release."""
-        if not self.is_told_of(line):
-            supported = [known.name for known in releases() if self.is_told_of(known.name)]
+        if not self.supports_release(line):
+            supported = [known.name for known in releases() if self.supports_release(known.name)]
             raise ValueError(f"{self.name} does not support release {line}; choose one of {', '.join(supported)}")
 
     @property

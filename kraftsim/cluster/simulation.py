@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.features import update_features
@@ -11,13 +12,12 @@ from kraftsim.cluster.launch import build_node, client_parts_of, parse_node
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
-from kraftsim.cluster.stable_ends import TransactionQuestions
-from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, note_in_sync, wait_for_replicas
+from kraftsim.cluster.stable_ends import TransactionQueries
+from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, emit_in_sync, wait_for_replicas
 from kraftsim.cluster.voters import change_voter, voters_of
-from kraftsim.cluster.workload import IdAsker, ProducerDriver, ReaderDriver
-from kraftsim.cluster.workplace import Workplace
+from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_mirror import compare
-from kraftsim.cluster.zookeeper_question import take_back
+from kraftsim.cluster.zookeeper_queries import take_back
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.core.metadata.activation import ActivationRefused
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes
@@ -93,7 +93,7 @@ class SimulatedCluster:
     def znodes(self) -> Znodes:
         """Return the present content of ZooKeeper; nothing while it is down."""
         found = self._zookeeper()
-        return {} if found is None else {path: (znode.data, znode.stat()) for path, znode in found[1].keeper.tree.znodes.items()}
+        return {} if found is None else {path: (znode.data, znode.stat()) for path, znode in found[1].znode_state.tree.znodes.items()}
 
     def _zookeeper(self) -> Found | None:
         """Return the running ZooKeeper server, with its host."""
@@ -123,7 +123,7 @@ class SimulatedCluster:
         """Return the bytes of every partition segment on the brokers' disks, by 'NODE/TOPIC-PARTITION/FILE'."""
         found = {}
         for name in self.spec.broker_names:
-            disk = self.hosts[name].platter
+            disk = self.hosts[name].durable
             found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.endswith(SEGMENT_SUFFIX)})
         return found
 
@@ -131,17 +131,17 @@ class SimulatedCluster:
         """Return the bytes of the metadata log and its snapshots on the controllers' disks, by 'NODE/__cluster_metadata-0/FILE'."""
         found = {}
         for name in self.spec.controller_names:
-            disk = self.hosts[name].platter
+            disk = self.hosts[name].durable
             found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.startswith(METADATA_DIRECTORY)})
         return found
 
     def write_disks(self, directory: RunDirectory) -> None:
         """Copy every node's simulated disk to the run's directory, for inspection."""
         for name, host in self.hosts.items():
-            for path in sorted(host.platter.names):
+            for path in sorted(host.durable.names):
                 target = directory.data(name) / path
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(bytes(host.platter.names[path].cache))
+                target.write_bytes(bytes(host.durable.names[path].cache))
 
     def _is_active(self, name: str) -> bool:
         node = self.nodes.get(name)
@@ -155,8 +155,8 @@ class SimulatedCluster:
 
     async def _main_of(self, host: Host) -> None:
         name = self._names[host.name]
-        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties, **host.told}
-        if host.platter.is_replacement:
+        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties, **host.overrides}
+        if host.durable.is_replacement:
             # As with `kafka-storage format --no-initial-controllers`: it must not be taken for the voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
         try:
@@ -165,10 +165,10 @@ class SimulatedCluster:
             self._came_up[name] = host.process.incarnation
             error = await node.failed()
         except (OSError, ConfigError) as failure:
-            self.simulation.world_of(host).note(NodeFailed(reason=f"{type(failure).__name__}: {failure}"))
+            self.simulation.world_of(host).emit(NodeFailed(reason=f"{type(failure).__name__}: {failure}"))
             error = failure
         incarnation = host.process.incarnation
-        self.simulation.triggers.at(self.simulation.now_ns, lambda occasion: self._end(host, incarnation))
+        self.simulation.triggers.at(self.simulation.now_ns, lambda trigger_context: self._end(host, incarnation))
         if not isinstance(error, OSError) and (incarnation == 1 or not isinstance(error, ConfigError | ActivationRefused)):
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
@@ -259,7 +259,7 @@ class SimulatedProducerIdClient(OnHost):
         await self.run(self._client.close())
 
 
-class SimulatedStage:
+class SimulatedEnvironment:
     """The scenario environment in virtual time. The scenario itself runs on the simulation's harness host."""
 
     mode = Mode.SIM
@@ -277,9 +277,9 @@ class SimulatedStage:
         """Return the stream of random numbers for a purpose."""
         return self._world.random(purpose)
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event to the harness's log."""
-        self._world.note(event)
+        self._world.emit(event)
 
     def workload(self, parameter: str) -> int:
         """Return the value of a workload parameter."""
@@ -301,7 +301,7 @@ class SimulatedStage:
         """Arm the schedule."""
         self._schedule.arm()
 
-    async def mend(self) -> None:
+    async def heal(self) -> None:
         """End every fault, and restart nodes that are down."""
         self._schedule.heal()
         for host in self.cluster.hosts.values():
@@ -311,7 +311,7 @@ class SimulatedStage:
     async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         """Stop a node, and start it again with its new configuration."""
         host = self.cluster.hosts[name]
-        host.told.update({**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        host.overrides.update({**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
         process = host.process
         stopping = self._simulation.stop(host)
         if stopping is not None:
@@ -365,7 +365,7 @@ class SimulatedStage:
         """Wait until ZooKeeper agrees with the metadata log, and emit the differences."""
         while (compared := compare(self.cluster.znodes(), self.cluster.migrations())) is None:
             await asyncio.sleep(LOOK_SECONDS)
-        self._world.note(compared)
+        self._world.emit(compared)
 
     async def give_up_migration(self) -> None:
         """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
@@ -382,7 +382,7 @@ class SimulatedStage:
 
     async def wait_for_replicas(self, topic: str, partitions: int) -> None:
         """Return when all replicas are in sync, and emit them as events."""
-        note_in_sync(self.note, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions))
+        emit_in_sync(self.emit, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions))
 
     async def elect_preferred_leaders(self) -> bool:
         """Send a preferred leader election to a broker chosen by the seed."""
@@ -408,7 +408,7 @@ class SimulatedStage:
         client = ReaderClient(world, bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True, read_committed=read_committed)
         return SimulatedReader(self._simulation, host, client)
 
-    def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
+    def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
         """Return a new producer-id client on a host of its own."""
         host = self._simulation.add_host(client_id)
         node = None if broker is None else self.spec.node(broker, host_is_name=True)
@@ -416,22 +416,22 @@ class SimulatedStage:
         client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
         return SimulatedProducerIdClient(self._simulation, host, client)
 
-    def questions(self, client_id: str) -> TransactionQuestions:
+    def questions(self, client_id: str) -> TransactionQueries:
         """Return a client of the harness that queries the state of transactions."""
-        return TransactionQuestions(self._world, self.cluster.addresses, client_id)
+        return TransactionQueries(self._world, self.cluster.addresses, client_id)
 
     def exact_client(self, client_id: str, topic: str) -> ExactClient:
         """Return a client of the harness that sends exact requests."""
         return ExactClient(self._world, self.cluster.addresses, client_id, topic)
 
-    def workplace(self, name: str) -> Workplace:
+    def client_host(self, name: str) -> ClientHost:
         """Return a new host for an application."""
         host = self._simulation.add_host(name)
 
         async def there(work: Coroutine[object, object, T]) -> T:
             return await self._simulation.spawn(host, work)
 
-        return Workplace(
+        return ClientHost(
             name=name,
             world=self._simulation.world_of(host),
             bootstrap=self.cluster.addresses,

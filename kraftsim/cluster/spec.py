@@ -286,7 +286,7 @@ def directory_id(seed: int, name: str) -> str:
     return uuid_text(b"\x01" + sha256(f"{seed}/{name}".encode()).digest()[:15])
 
 
-def retell(overrides: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
+def override(overrides: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
     """Override settings of a node on top of its own properties, None for the original value; return the former overrides."""
     before = {key: overrides.get(key) for key in settings}
     for key, value in settings.items():

@@ -21,7 +21,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 RETRY_SECONDS = 0.1
 
 
-class TransactionQuestions:
+class TransactionQueries:
     """A client that sends such queries, with retries until there is an answer."""
 
     def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str) -> None:
@@ -68,7 +68,7 @@ class TransactionQuestions:
             return {}
         return {where.partition: offset for where, (_, offset) in answers.items()}
 
-    async def until_copied(self, group_id: str, topic: str, ends: Mapping[int, int]) -> None:
+    async def until_committed(self, group_id: str, topic: str, ends: Mapping[int, int]) -> None:
         """Return when a group has committed the end offsets."""
         while True:
             committed = await self.committed(group_id, topic, len(ends))

@@ -15,7 +15,7 @@ import msgspec
 from kraftsim.cluster.cluster_state import ClusterState, read_state, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
-from kraftsim.cluster.hand_door import HandDoor
+from kraftsim.cluster.fault_control_server import FaultControlServer
 from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
@@ -74,7 +74,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
         loop.add_signal_handler(number, stop.set)
     cluster = ProcessCluster(spec, directory)
     secret = new_secret()
-    door = HandDoor(cluster, secret, lambda: describe())
+    door = FaultControlServer(cluster, secret, lambda: describe())
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
     port = 0

@@ -45,11 +45,11 @@ async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, part
     return known
 
 
-def note_in_sync(note: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]) -> None:
+def emit_in_sync(emit: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]) -> None:
     """Emit the in-sync replicas, by partition."""
     for partition, brokers in sorted(in_sync.items()):
         for broker in brokers:
-            note(ReplicaInSync(topic=topic, partition=partition, broker=f"broker-{broker}"))
+            emit(ReplicaInSync(topic=topic, partition=partition, broker=f"broker-{broker}"))
 
 
 async def elect_preferred_leaders(host: str, port: int) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.cluster.scenario import Stage
-from kraftsim.cluster.upgrading import LastingCopying, Traffic, Upgrade
-from kraftsim.cluster.workload import IdAsker
+from kraftsim.cluster.scenario import ScenarioEnvironment
+from kraftsim.cluster.upgrading import ContinuousTransformApp, Traffic, Upgrade
+from kraftsim.cluster.workload import ProducerIdClient
 
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 3
@@ -27,47 +27,49 @@ PROVEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """What an upgrade or a migration works with: `upgrade` restarts nodes, `asker` requests producer ids."""
+    """What an upgrade or a migration works with: `upgrade` restarts nodes, `requester` requests producer ids."""
 
-    stage: Stage
+    stage: ScenarioEnvironment
     upgrade: Upgrade
-    asker: IdAsker
+    requester: ProducerIdClient
     ids_per_restart: int
 
     async def ask(self) -> None:
         """Request as many ids as after each restart."""
-        await self.asker.ask(self.ids_per_restart)
+        await self.requester.ask(self.ids_per_restart)
 
 
 Walk = Callable[[UnderLoad], Awaitable[None]]
 
 
-async def while_clients_work(stage: Stage, walk: Walk, *, ids_per_restart: int, copying: LastingCopying | None = None) -> None:
-    """Run an upgrade or a migration with running clients, and read what they wrote. Raises StoryFailed unless every record is there exactly once."""
+async def while_clients_work(
+    stage: ScenarioEnvironment, walk: Walk, *, ids_per_restart: int, transform_app: ContinuousTransformApp | None = None
+) -> None:
+    """Run an upgrade or a migration with running clients, and read what they wrote. Raises ScenarioFailed unless each record is there once."""
     traffic, topics = Traffic(topic=TOPIC, partitions=PARTITIONS), {TOPIC: PARTITIONS}
     await traffic.open(stage)
     beside: list[Coroutine[object, object, None]] = []
-    if copying is not None:
-        await copying.open(stage)
-        topics |= {copying.input_topic: copying.partitions, copying.output_topic: copying.partitions}
-        copiers = [copying.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
-        beside = [copying.all_copied(stage), copying.watch(stage), *copiers]
+    if transform_app is not None:
+        await transform_app.open(stage)
+        topics |= {transform_app.input_topic: transform_app.partitions, transform_app.output_topic: transform_app.partitions}
+        transform_workers = [transform_app.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
+        beside = [transform_app.wait_for_completion(stage), transform_app.watch(stage), *transform_workers]
     writers = [traffic.write(stage, f"writer-of-{TOPIC}-{number}") for number in range(1, stage.workload("writers") + 1)]
 
     async def to_the_end() -> None:
-        asker = stage.id_asker("asker")
+        requester = stage.producer_id_client("asker")
 
         async def ask() -> None:
-            await asker.ask(ids_per_restart)
+            await requester.ask(ids_per_restart)
 
         upgrade = Upgrade(stage=stage, topics=topics, after_each=ask)
-        await walk(UnderLoad(stage=stage, upgrade=upgrade, asker=asker, ids_per_restart=ids_per_restart))
-        await asker.close()
+        await walk(UnderLoad(stage=stage, upgrade=upgrade, requester=requester, ids_per_restart=ids_per_restart))
+        await requester.close()
         traffic.is_over = True
-        if copying is not None:
-            copying.is_over = True
+        if transform_app is not None:
+            transform_app.is_over = True
 
     await stage.gather(to_the_end(), *beside, *writers)
     await traffic.audit(stage)
-    if copying is not None:
-        await copying.audit(stage)
+    if transform_app is not None:
+        await transform_app.audit(stage)

@@ -9,9 +9,9 @@ Source: the upgrade chapters of Kafka's documentation 2.3 to 4.x, KIP-584, KIP-7
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kraftsim.cluster.copying import Copying
 from kraftsim.cluster.phases import BROKERS_SECONDS, CALLS_SECONDS, CONTROLLERS_SECONDS, LEADER_SECONDS, REPLICAS_SECONDS
-from kraftsim.cluster.scenario import LivenessLost, Stage, StoryFailed, within
+from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed, within
+from kraftsim.cluster.transform_app import TransformApp
 from kraftsim.core.metadata.feature_levels import default_levels
 from kraftsim.core.metadata.metadata_level import FEATURE
 from kraftsim.core.metadata.metadata_versions import is_lossless
@@ -38,19 +38,19 @@ def zookeeper_lines() -> tuple[str, ...]:
     return tuple(known.name for known in releases() if known.has_zookeeper_mode)
 
 
-def path_from(stage: Stage, lines: Sequence[str], hops_max: int) -> list[str]:
+def path_from(stage: ScenarioEnvironment, lines: Sequence[str], hops_max: int) -> list[str]:
     """Return the releases to upgrade to, in order: chosen at random among the later lines, all of them if that many are requested."""
     later = list(lines[lines.index(present_line(stage)) + 1 :])
     hops = min(hops_max, len(later))
     return sorted(stage.random("path").sample(later, hops), key=later.index)
 
 
-def later_line(stage: Stage) -> str:
+def later_line(stage: ScenarioEnvironment) -> str:
     """Return a random later release."""
     return path_from(stage, kraft_lines(), 1)[0]
 
 
-def present_line(stage: Stage) -> str:
+def present_line(stage: ScenarioEnvironment) -> str:
     """Return the release line that the cluster begins with."""
     return stage.spec.release
 
@@ -59,7 +59,7 @@ def present_line(stage: Stage) -> str:
 class Upgrade:
     """The upgrade of one cluster. `topics` must be in sync again after each restart: topic -> partitions; then `after_each` runs."""
 
-    stage: Stage
+    stage: ScenarioEnvironment
     topics: Mapping[str, int]
     after_each: Callable[[], Awaitable[None]] | None = None
 
@@ -74,23 +74,23 @@ class Upgrade:
     async def roll_all(self, line: str) -> None:
         """Restart all brokers, then all controllers, with a release."""
         await self.brokers_to(line)
-        self.stage.note(PhaseBegan(phase=f"controllers-to-{line}"))
+        self.stage.emit(PhaseBegan(phase=f"controllers-to-{line}"))
         await self.roll(self.stage.spec.controller_names, to=line)
 
     async def brokers_to(self, line: str) -> None:
         """Restart all brokers with a release."""
-        self.stage.note(PhaseBegan(phase=f"brokers-to-{line}"))
+        self.stage.emit(PhaseBegan(phase=f"brokers-to-{line}"))
         await self.roll(self.stage.spec.broker_names, to=line)
 
     async def raise_version(self, line: str) -> None:
         """Restart all brokers with the inter.broker.protocol.version of a release."""
-        self.stage.note(PhaseBegan(phase=f"version-{line}"))
+        self.stage.emit(PhaseBegan(phase=f"version-{line}"))
         await self.roll(self.stage.spec.broker_names, settings={VERSION_KEY: line})
 
     async def finalize(self, line: str) -> None:
         """Raise metadata.version to the newest level of a release, and then the other features to the defaults of a new cluster of that release."""
         known = release(line)
-        self.stage.note(PhaseBegan(phase=f"finalize-{line}"))
+        self.stage.emit(PhaseBegan(phase=f"finalize-{line}"))
         await self._update({FEATURE: known.metadata_version})
         others = new_features(known)
         if others:
@@ -114,27 +114,27 @@ class Upgrade:
         give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS
         while refusals := await stage.update_features(levels):
             if stage.now_seconds() > give_up_at or not all(any(hint in why for hint in NOT_YET) for why in refusals.values()):
-                raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
+                raise ScenarioFailed(f"the levels {dict(levels)} were refused: {refusals}")
             await stage.sleep(LOOK_SECONDS)
 
 
-async def require_level_kept(stage: Stage, former: str, line: str) -> None:
-    """Downgrade metadata.version to that of a former release. Raises StoryFailed if a lossy downgrade succeeds, or a lossless one is refused.
+async def require_level_kept(stage: ScenarioEnvironment, former: str, line: str) -> None:
+    """Downgrade metadata.version to that of a former release. Raises ScenarioFailed if a lossy downgrade succeeds, or a lossless one is refused.
 
     A downgrade that succeeded is reverted.
     """
     below, level = release(former).metadata_version, release(line).metadata_version
     refusals = await stage.update_features({FEATURE: below}, downwards=True)
     if bool(refusals) is is_lossless(level, below):
-        raise StoryFailed(f"{FEATURE} from {level} down to {below}: {refusals or 'granted'}")
+        raise ScenarioFailed(f"{FEATURE} from {level} down to {below}: {refusals or 'granted'}")
     if not refusals:
         again = await stage.update_features({FEATURE: level})
         if again:
-            raise StoryFailed(f"{FEATURE} is not raised to {level} again: {again}")
+            raise ScenarioFailed(f"{FEATURE} is not raised to {level} again: {again}")
 
 
-async def require_away(stage: Stage, node: str) -> None:
-    """Watch a node for a while that must not become ready. Raises StoryFailed if it does."""
+async def require_away(stage: ScenarioEnvironment, node: str) -> None:
+    """Watch a node for a while that must not become ready. Raises ScenarioFailed if it does."""
     is_controller = node in stage.spec.controller_names
     give_up_at = stage.now_seconds() + (GIVEN_UP_SECONDS if is_controller else AWAY_SECONDS)
     while stage.now_seconds() < give_up_at:
@@ -142,12 +142,12 @@ async def require_away(stage: Stage, node: str) -> None:
             return
         await stage.sleep(LOOK_SECONDS)
     if is_controller:
-        raise StoryFailed(f"{node} still runs after {GIVEN_UP_SECONDS:g} s, but cannot read the metadata log")
+        raise ScenarioFailed(f"{node} still runs after {GIVEN_UP_SECONDS:g} s, but cannot read the metadata log")
     try:
         await within(stage, node, stage.wait_for_brokers(), LOOK_SECONDS)
     except LivenessLost:
         return
-    raise StoryFailed(f"{node} is ready, but does not support the level of the cluster")
+    raise ScenarioFailed(f"{node} is ready, but does not support the level of the cluster")
 
 
 def new_features(known: Release) -> dict[str, int]:
@@ -166,12 +166,12 @@ class Traffic:
     sent: dict[str, int] = field(default_factory=dict)
     """client -> how many records it has sent."""
 
-    async def open(self, stage: Stage) -> None:
+    async def open(self, stage: ScenarioEnvironment) -> None:
         """Create the topic, and declare that clients must receive only retriable errors from now on."""
         await stage.create_topic(self.topic, self.partitions, self.replicas)
-        stage.note(OnlyRetriableErrorsExpected(story=stage.spec.run))
+        stage.emit(OnlyRetriableErrorsExpected(scenario=stage.spec.run))
 
-    async def write(self, stage: Stage, client_id: str) -> None:
+    async def write(self, stage: ScenarioEnvironment, client_id: str) -> None:
         """Be one writer."""
         writer = stage.producer(client_id)
         await writer.start()
@@ -184,26 +184,26 @@ class Traffic:
         left = await writer.flush(CALLS_SECONDS)
         await writer.close()
         if left:
-            raise LivenessLost(f"{client_id} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+            raise LivenessLost(f"{client_id} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
-    async def audit(self, stage: Stage) -> None:
-        """Read everything. Raises StoryFailed unless every record is there exactly once."""
+    async def audit(self, stage: ScenarioEnvironment) -> None:
+        """Read everything. Raises ScenarioFailed unless every record is there exactly once."""
         reader = stage.reader(f"{self.topic}-reader")
         read = [record.key for record in await reader.read_all(self.topic, range(self.partitions))]
         await reader.close()
         wanted = {f"{client_id}.{index}" for client_id, count in self.sent.items() for index in range(count)}
         if len(read) != len(set(read)) or set(read) != wanted:
-            raise StoryFailed(f"of {len(wanted)} records {len(wanted - set(read))} are missing and {len(read) - len(set(read))} are duplicated")
+            raise ScenarioFailed(f"of {len(wanted)} records {len(wanted - set(read))} are missing and {len(read) - len(set(read))} are duplicated")
 
 
 @dataclass(kw_only=True, slots=True)
-class LastingCopying(Copying):
+class ContinuousTransformApp(TransformApp):
     """The consume-transform-produce application with an input that is written until the upgrade is over."""
 
     is_over: bool = False
     written: dict[int, int] = field(default_factory=dict)
 
-    async def write(self, stage: Stage, number: int) -> None:
+    async def write(self, stage: ScenarioEnvironment, number: int) -> None:
         """Run one writer of the input."""
         writer = stage.producer(self._called(f"writer-{number}"))
         await writer.start()
@@ -216,8 +216,8 @@ class LastingCopying(Copying):
         left = await writer.flush(CALLS_SECONDS)
         await writer.close()
         if left:
-            raise LivenessLost(f"{self._called(f'writer-{number}')} still waits for {left} records")
+            raise LivenessLost(f"{self._called(f'writer-{number}')} has {left} unacknowledged records")
 
-    def keys(self, stage: Stage) -> list[str]:
+    def keys(self, stage: ScenarioEnvironment) -> list[str]:
         """Return the keys of all records of the input."""
         return [f"{number}.{index}" for number, count in sorted(self.written.items()) for index in range(count)]

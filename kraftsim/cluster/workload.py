@@ -48,7 +48,7 @@ class ReaderDriver(Protocol):
         ...
 
 
-class IdAsker(Protocol):
+class ProducerIdClient(Protocol):
     """Requests producer ids, one after the other, and discards them."""
 
     async def ask(self, count: int) -> list[int]:

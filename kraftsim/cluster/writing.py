@@ -1,10 +1,10 @@
 """A single writer at a steady rate, for scenarios about something else, so that there are records that could be lost."""
 
 from kraftsim.cluster.phases import CALLS_SECONDS
-from kraftsim.cluster.scenario import LivenessLost, Stage
+from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment
 
 
-async def write_lines(stage: Stage, topic: str, partitions: int, count: int, *, pause_seconds: float) -> None:
+async def write_lines(stage: ScenarioEnvironment, topic: str, partitions: int, count: int, *, pause_seconds: float) -> None:
     """Write so many records, round-robin over the partitions, with a pause after each. Raises LivenessLost if some are not acknowledged in time."""
     writer = stage.producer("writer-1")
     await writer.start()
@@ -14,4 +14,4 @@ async def write_lines(stage: Stage, topic: str, partitions: int, count: int, *, 
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"the writer still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"the writer has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")

@@ -4,10 +4,10 @@ Source: KIP-631; ClusterControlManager.registerBroker, ReplicationControlManager
 BrokerHeartbeatManager.
 """
 
+from kraftsim.conformance.emulated_broker import CAUGHT_UP, LOG_DIRS_SINCE, throw_away_broker
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import CAUGHT_UP, LOG_DIRS_SINCE, throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import Feature

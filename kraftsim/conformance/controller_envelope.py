@@ -121,7 +121,7 @@ def bytes_behind(target: Target) -> None:
 
 
 @REQUIREMENTS.that(9, "the connection stays usable after a rejected envelope", source=UTILS)
-def goes_on(target: Target) -> None:
+def stays_usable(target: Target) -> None:
     with target.controller_peer() as peer:
         for inner in (b"", _create(target), b"\xff" * 20, _create(target)):
             asked = EnvelopeRequest(request_data=inner, request_principal=ANONYMOUS, client_host_address=LOOPBACK)

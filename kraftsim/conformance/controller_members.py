@@ -1,9 +1,9 @@
 """UnregisterBroker (64) and ControllerRegistration (70): the members of the cluster.   Source: KIP-631, KIP-919."""
 
+from kraftsim.conformance.emulated_broker import CAUGHT_UP, throw_away_broker
 from kraftsim.conformance.expect import expect, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import CAUGHT_UP, throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k60_describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
@@ -13,7 +13,7 @@ from protocol.messages.k94_unregister_controller import UnregisterControllerRequ
 REQUIREMENTS = Requirements("controller", 6, "Members of the cluster")
 UNREGISTER_CONTROLLER = "QuorumController.unregisterController"
 UNREGISTER = "ReplicationControlManager.unregisterBroker"
-NOBODY = 999_999_999
+UNKNOWN_ID = 999_999_999
 
 
 def _unregister(target: Target, broker_id: int, address: str | None = None) -> int:
@@ -25,7 +25,7 @@ def _unregister(target: Target, broker_id: int, address: str | None = None) -> i
 @REQUIREMENTS.that(1, "unregistering an unregistered broker returns BROKER_ID_NOT_REGISTERED, on brokers and on controllers", source=UNREGISTER)
 def unknown(target: Target) -> None:
     for address in (None, target.controller_address()):
-        for broker_id in (NOBODY, -1):
+        for broker_id in (UNKNOWN_ID, -1):
             expect_error(_unregister(target, broker_id, address), ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id}")
 
 
@@ -54,7 +54,7 @@ def not_through_brokers(target: Target) -> None:
 def unknown_controller(target: Target) -> None:
     for address in (None, target.controller_address()):
         with target.peer(address) as peer:
-            answer = peer.ask(UnregisterControllerRequest(controller_id=NOBODY), 0, UnregisterControllerResponse)
+            answer = peer.ask(UnregisterControllerRequest(controller_id=UNKNOWN_ID), 0, UnregisterControllerResponse)
         expect_error(answer.error_code, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "an unregistered controller")
 
 

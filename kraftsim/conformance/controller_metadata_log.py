@@ -5,11 +5,11 @@ Source: KIP-595; KafkaRaftClient.handleFetchRequest; FetchRequest.json.
 
 import time
 
+from kraftsim.conformance.emulated_broker import cluster_id_of, throw_away_broker
 from kraftsim.conformance.expect import Inapplicable, Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import cluster_id_of, throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ FAR_OFFSET = 1 << 40
 READ_BYTES = 1 << 20
 WAIT_MS = 400
 SLACK_SECONDS = 0.05
-NOBODY = -1
+UNKNOWN_ID = -1
 
 
 class MetadataReader:
@@ -50,7 +50,7 @@ class MetadataReader:
         )
         asked = FetchRequest(max_wait_ms=wait_ms, max_bytes=READ_BYTES, topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[row])])
         if self.version >= REPLICA_STATE_SINCE:
-            asked.replica_state = ReplicaState(replica_id=NOBODY, replica_epoch=NOBODY)
+            asked.replica_state = ReplicaState(replica_id=UNKNOWN_ID, replica_epoch=UNKNOWN_ID)
         return asked
 
     def ask(self, asked: FetchRequest) -> FetchResponse:
@@ -145,7 +145,7 @@ def begins_with_a_leader_change(target: Target) -> None:
 
 
 @REQUIREMENTS.that(6, "the response contains the high watermark and the log start offset", source=HANDLE)
-def tells_the_marks(target: Target) -> None:
+def returns_offsets(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
         data = reader.partition(reader.request())

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from kraftsim.conformance.emulated_broker import CAUGHT_UP, ThrowAwayBroker, throw_away_broker, uuid_of
 from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import CAUGHT_UP, ThrowAwayBroker, throw_away_broker, uuid_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -189,13 +189,13 @@ def impossible_isr(target: Target) -> None:
 
 
 @REQUIREMENTS.that(6, "a recovered leader cannot return to the recovering state: INVALID_REQUEST", source=f"KIP-704; {VALIDATE}")
-def recovers_again(target: Target) -> None:
+def no_second_recovery(target: Target) -> None:
     with _led(target) as led:
         led.refused(ErrorCode.INVALID_REQUEST, "RECOVERING", since=RECOVERY_SINCE, leader_recovery_state=RECOVERING)
 
 
 @REQUIREMENTS.that(7, "an ISR member with another broker epoch is rejected with INELIGIBLE_REPLICA", source=f"KIP-903; {VALIDATE}")
-def another_life(target: Target) -> None:
+def other_broker_epoch(target: Target) -> None:
     with _led(target) as led:
         own = led.broker.broker_id
         stale = [BrokerState(broker_id=own, broker_epoch=led.broker.epoch - 1)]

@@ -3,10 +3,10 @@
 Source: KIP-730; ProducerIdControlManager.generateNextProducerId.
 """
 
+from kraftsim.conformance.emulated_broker import throw_away_broker
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import throw_away_broker
 from protocol.errors import ErrorCode
 
 REQUIREMENTS = Requirements("controller", 3, "Blocks of producer ids")
@@ -62,7 +62,7 @@ def stale_epoch(target: Target) -> None:
 
 
 @REQUIREMENTS.that(6, "the ids of a block are allocated to producers by no other broker", source=GENERATE)
-def nobody_else_has_them(target: Target) -> None:
+def allocated_by_one_broker(target: Target) -> None:
     with throw_away_broker(target) as broker:
         broker.registered()
         answer = broker.allocate()

@@ -4,11 +4,11 @@ Source: KIP-630, KafkaRaftClient.handleFetchSnapshotRequest.
 """
 
 from kraftsim.conformance.controller_metadata_log import MetadataReader
+from kraftsim.conformance.emulated_broker import cluster_id_of
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import cluster_id_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k59_fetch_snapshot import FetchPartitionSnapshot, FetchSnapshotRequest, FetchSnapshotResponse, FetchTopicSnapshot, SnapshotId
@@ -16,7 +16,7 @@ from protocol.messages.k59_fetch_snapshot import FetchPartitionSnapshot, FetchSn
 REQUIREMENTS = Requirements("controller", 8, "Snapshots of the metadata")
 HANDLE = "KafkaRaftClient.handleFetchSnapshotRequest"
 METADATA = "__cluster_metadata"
-NOBODY = -1
+UNKNOWN_ID = -1
 FAR_OFFSET = 1 << 40
 PIECE_BYTES = 64
 
@@ -37,7 +37,7 @@ class SnapshotReader:
             snapshot_id=SnapshotId(end_offset=end_offset, epoch=epoch),
             position=position,
         )
-        return FetchSnapshotRequest(replica_id=NOBODY, max_bytes=PIECE_BYTES, topics=[FetchTopicSnapshot(name=topic, partitions=[row])])
+        return FetchSnapshotRequest(replica_id=UNKNOWN_ID, max_bytes=PIECE_BYTES, topics=[FetchTopicSnapshot(name=topic, partitions=[row])])
 
     def ask(self, asked: FetchSnapshotRequest) -> FetchSnapshotResponse:
         """Send it."""

@@ -251,7 +251,7 @@ def nothing_to_do(target: Target) -> None:
 @REQUIREMENTS.that(
     19, "null records for an unknown topic or partition are rejected with UNKNOWN_TOPIC_OR_PARTITION", source="KafkaApis.handleProduceRequest"
 )
-def null_records_for_nobody(target: Target) -> None:
+def null_records_for_unknown_partition(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         for name, partition in ((target.fresh_name("absent"), 0), (topic.name, 17)):

@@ -239,7 +239,7 @@ def append_time(target: Target) -> None:
     source="LogValidator.validateTimestamp",
     until=UNTIL,
 )
-def stamped_by_whom(target: Target) -> None:
+def wrong_timestamp_type(target: Target) -> None:
     topic = target.topic(configs={"message.timestamp.type": "LogAppendTime"})
     _refused(target, build_message_set(RECORDS, magic=1, append_timestamp=5), ErrorCode.INVALID_TIMESTAMP, "a producer's append time", topic)
 

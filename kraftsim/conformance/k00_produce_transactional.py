@@ -5,10 +5,10 @@ Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend, UnifiedLog.analyzeA
 
 from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.marker_talk import TransactionAt, end_at, expect_seen
+from kraftsim.conformance.marker_client import TransactionAt, end_at, expect_seen
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import TransactionalId
+from kraftsim.conformance.transactional_id import TransactionalId
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 

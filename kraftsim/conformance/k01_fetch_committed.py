@@ -9,7 +9,7 @@ import time
 from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
-from kraftsim.conformance.marker_talk import TransactionAt, end_at, expect_seen, read_at, seen
+from kraftsim.conformance.marker_client import TransactionAt, end_at, expect_seen, read_at, seen
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey

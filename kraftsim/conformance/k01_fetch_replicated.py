@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kraftsim.conformance.batches import ALL, LEADER, batch, produce, produce_request
+from kraftsim.conformance.emulated_broker import CAUGHT_UP, ThrowAwayBroker, throw_away_broker
 from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import FORMAT_2_SINCE, LAST_EPOCHS_SINCE, fetch_one, fetch_request
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.conformance.throw_away import CAUGHT_UP, ThrowAwayBroker, throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode

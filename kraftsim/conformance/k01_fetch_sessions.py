@@ -174,7 +174,7 @@ def names_and_ids(target: Target) -> None:
 
 
 @REQUIREMENTS.that(7, "an error is returned in each response until it is resolved", source=SESSION)
-def errors_are_told(target: Target) -> None:
+def errors_are_repeated(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     topic = filled_topic(target, batches=2)
     with target.peer(topic.leader) as peer:

@@ -5,7 +5,7 @@ verified against Apache Kafka 3.9.1.
 """
 
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.group_talk import FETCH_VERSION, GroupTalk
+from kraftsim.conformance.group_client import FETCH_VERSION, GroupClient
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -39,7 +39,7 @@ def committed(target: Target) -> None:
     topic = target.topic(partitions=2)
     for version in target.versions(ApiKey.OFFSET_COMMIT, since=2):
         if version <= BY_NAME_UNTIL:
-            group_client = GroupTalk(target)
+            group_client = GroupClient(target)
             row = OffsetCommitRequestPartition(partition_index=0, committed_offset=version, committed_metadata="m")
             if version >= LEADER_EPOCH_SINCE:
                 row.committed_leader_epoch = AN_EPOCH
@@ -63,7 +63,7 @@ def committed(target: Target) -> None:
 )
 def partly(target: Target) -> None:
     topic = target.topic()
-    group_client = GroupTalk(target)
+    group_client = GroupClient(target)
     with group_client.peer() as peer:
         errors = group_client.commit(peer, [(topic.name, 9), (target.fresh_name("absent"), 0), (topic.name, 0)])
         expect_equal(errors, [3, 3, 0], "errors")
@@ -78,7 +78,7 @@ def partly(target: Target) -> None:
 )
 def fenced(target: Target) -> None:
     topic = target.topic()
-    group_client = GroupTalk(target, [topic.name])
+    group_client = GroupClient(target, [topic.name])
     at = [(topic.name, 0)]
     with group_client.peer() as peer:
         expect_equal(group_client.commit(peer, at, member_id="x", generation_id=1), [22], "a generation of no group")
@@ -101,7 +101,7 @@ def fenced(target: Target) -> None:
 )
 def all_topics(target: Target) -> None:
     topic = target.topic(partitions=3)
-    group_client = GroupTalk(target)
+    group_client = GroupClient(target)
     with group_client.peer() as peer:
         expect_equal(group_client.commit(peer, [(topic.name, 0), (topic.name, 2)]), [0, 0], "commits")
         for version in target.versions(ApiKey.OFFSET_FETCH, since=2):
@@ -125,9 +125,9 @@ def all_topics(target: Target) -> None:
 
 
 @REQUIREMENTS.that(5, "an unknown group has no offsets, and no error", source="GroupMetadataManager.getOffsets")
-def unheard_of(target: Target) -> None:
+def unknown_group(target: Target) -> None:
     topic = target.topic()
-    group_client = GroupTalk(target)
+    group_client = GroupClient(target)
     with group_client.peer() as peer:
         expect_equal(group_client.fetch(peer, topic.name, [0]), {0: (-1, "")}, "offsets")
         found = peer.ask(OffsetFetchRequest(group_id=group_client.group_id, topics=None), FETCH_VERSION, OffsetFetchResponse)
@@ -142,18 +142,19 @@ def unheard_of(target: Target) -> None:
     since="4.2",
 )
 def by_id(target: Target) -> None:
-    topic, group_client, nobodys = target.topic(), GroupTalk(target), b"nobody's own id."
+    topic, group_client, unknown_topic_id = target.topic(), GroupClient(target), b"nobody's own id."
     row = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
     asked = OffsetCommitRequest(
-        group_id=group_client.group_id, topics=[OffsetCommitRequestTopic(topic_id=each, partitions=[row]) for each in (nobodys, topic.topic_id)]
+        group_id=group_client.group_id,
+        topics=[OffsetCommitRequestTopic(topic_id=each, partitions=[row]) for each in (unknown_topic_id, topic.topic_id)],
     )
     unknown = int(ErrorCode.UNKNOWN_TOPIC_ID)
     with group_client.peer() as coordinator:
         done = coordinator.ask(asked, BY_ID_SINCE, OffsetCommitResponse)
         returned = {bytes(each.topic_id): [(row.partition_index, row.error_code) for row in each.partitions] for each in done.topics}
-        expect_equal(returned, {nobodys: [(0, unknown)], topic.topic_id: [(0, 0)]}, "committed: partitions and errors by topic id")
+        expect_equal(returned, {unknown_topic_id: [(0, unknown)], topic.topic_id: [(0, 0)]}, "committed: partitions and errors by topic id")
         for ids, expected in (
-            ((nobodys, topic.topic_id), {nobodys: [(0, -1, unknown)], topic.topic_id: [(0, 7, 0)]}),
+            ((unknown_topic_id, topic.topic_id), {unknown_topic_id: [(0, -1, unknown)], topic.topic_id: [(0, 7, 0)]}),
             (None, {topic.topic_id: [(0, 7, 0)]}),
         ):
             topics = None if ids is None else [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in ids]

@@ -1,7 +1,7 @@
 """FindCoordinator (10): each group has one coordinator.   Source: KIP-98, KIP-699; KafkaApis.getCoordinator."""
 
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.group_talk import find_coordinator
+from kraftsim.conformance.group_client import find_coordinator
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey

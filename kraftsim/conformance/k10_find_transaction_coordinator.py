@@ -3,7 +3,7 @@
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -5,7 +5,7 @@ against Apache Kafka 3.9.1.
 """
 
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
-from kraftsim.conformance.group_talk import HEARTBEAT_VERSION, JOIN_VERSION, PROTOCOL, PROTOCOL_TYPE, SYNC_VERSION, GroupTalk
+from kraftsim.conformance.group_client import HEARTBEAT_VERSION, JOIN_VERSION, PROTOCOL, PROTOCOL_TYPE, SYNC_VERSION, GroupClient
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
@@ -26,7 +26,7 @@ SHORT_MS = 10
 
 @REQUIREMENTS.that(1, "since version 4 a join without a member id returns one with MEMBER_ID_REQUIRED, to join again with", source="KIP-394")
 def id_first(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         for version in target.versions(ApiKey.JOIN_GROUP, since=ID_FIRST_SINCE):
             answer = peer.ask(group.join_request(), version, JoinGroupResponse)
@@ -40,7 +40,7 @@ def id_first(target: Target) -> None:
     2, "invalid joins return INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL or UNKNOWN_MEMBER_ID", source=COORDINATOR
 )
 def refused_joins(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     no_group = group.join_request()
     no_group.group_id = ""
     cases: list[tuple[str, JoinGroupRequest, ErrorCode]] = [
@@ -62,7 +62,7 @@ def refused_joins(target: Target) -> None:
 
 @REQUIREMENTS.that(3, "the first member leads generation 1, is listed in the response, and gets the assignment that it sends", source=COORDINATOR)
 def alone(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         joined = group.joined_alone(peer)
         returned = (joined.generation_id, joined.protocol_type, joined.protocol_name, joined.leader)
@@ -78,7 +78,7 @@ def alone(target: Target) -> None:
     4, "a second member starts a rebalance: the first gets REBALANCE_IN_PROGRESS, rejoins, and both are in the next generation", source=COORDINATOR
 )
 def two(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as one, group.peer() as other:
         first, second = _two_joined(group, one, other)
         expect_equal((first.generation_id, second.generation_id), (2, 2), "generations")
@@ -96,7 +96,7 @@ def two(target: Target) -> None:
 
 @REQUIREMENTS.that(5, "a member that leaves starts a rebalance; LeaveGroup of an unknown member returns UNKNOWN_MEMBER_ID", source=COORDINATOR)
 def leaving(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as one, group.peer() as other:
         first, second = _two_joined(group, one, other)
         left = group.leave(other, second.member_id)
@@ -114,7 +114,7 @@ def leaving(target: Target) -> None:
     6, "a static member is replaced by its instance id without a rebalance, and the former one is fenced: FENCED_INSTANCE_ID", source="KIP-345"
 )
 def static(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         first = group.joined_alone(peer, instance_id="one")
         again = peer.ask(group.join_request(instance_id="one"), JOIN_VERSION, JoinGroupResponse)
@@ -135,7 +135,7 @@ def static(target: Target) -> None:
     7, "heartbeats and syncs return UNKNOWN_MEMBER_ID for a non-member and ILLEGAL_GENERATION for another generation", source=COORDINATOR
 )
 def refused_members(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         expect_error(group.heartbeat(peer, "x", 1), ErrorCode.UNKNOWN_MEMBER_ID, "a heartbeat to no group")
         joined = group.joined_alone(peer)
@@ -157,7 +157,7 @@ def refused_members(target: Target) -> None:
         expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "sync for another protocol")
 
 
-def _two_joined(group: GroupTalk, one: Peer, other: Peer) -> tuple[JoinGroupResponse, JoinGroupResponse]:
+def _two_joined(group: GroupClient, one: Peer, other: Peer) -> tuple[JoinGroupResponse, JoinGroupResponse]:
     """Let a second member join a group of one; return both responses."""
     first = group.joined_alone(one)
     asked = group.join_request(group.fresh_id(other))

@@ -5,7 +5,7 @@ Kafka 3.9.1.
 """
 
 from kraftsim.conformance.expect import expect, expect_equal
-from kraftsim.conformance.group_talk import PROTOCOL, PROTOCOL_TYPE, GroupTalk
+from kraftsim.conformance.group_client import PROTOCOL, PROTOCOL_TYPE, GroupClient
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
@@ -27,15 +27,15 @@ STATES_SINCE = 4
 SUBSCRIBED, NOT_EMPTY, NOT_FOUND = 86, 68, 69
 
 
-def _describe(group: GroupTalk, peer: Peer) -> DescribedGroup:
+def _describe(group: GroupClient, peer: Peer) -> DescribedGroup:
     return peer.ask(DescribeGroupsRequest(groups=[group.group_id]), DESCRIBE_VERSION, DescribeGroupsResponse).groups[0]
 
 
-def _delete(group: GroupTalk, peer: Peer) -> list[int]:
+def _delete(group: GroupClient, peer: Peer) -> list[int]:
     return [row.error_code for row in peer.ask(DeleteGroupsRequest(groups_names=[group.group_id]), 2, DeleteGroupsResponse).results]
 
 
-def _delete_offsets(group: GroupTalk, peer: Peer, topic: str) -> tuple[int, list[int]]:
+def _delete_offsets(group: GroupClient, peer: Peer, topic: str) -> tuple[int, list[int]]:
     rows = [OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
     answer = peer.ask(OffsetDeleteRequest(group_id=group.group_id, topics=rows), 0, OffsetDeleteResponse)
     return answer.error_code, [row.error_code for each in answer.topics for row in each.partitions]
@@ -43,7 +43,7 @@ def _delete_offsets(group: GroupTalk, peer: Peer, topic: str) -> tuple[int, list
 
 @REQUIREMENTS.that(1, "a group is Dead while it is unknown, Stable with members, and Empty without them", source=COORDINATOR)
 def described(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         unknown = _describe(group, peer)
         expect_equal((unknown.error_code, unknown.group_state, unknown.members), (0, "Dead", []), "before: error, state, members")
@@ -61,7 +61,7 @@ def described(target: Target) -> None:
 
 @REQUIREMENTS.that(2, "groups are listed, since version 4 also filtered by state", source="KIP-518")
 def listed(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         group.joined_alone(peer)
         for version in target.versions(ApiKey.LIST_GROUPS):
@@ -80,7 +80,7 @@ def listed(target: Target) -> None:
 )
 def deleted(target: Target) -> None:
     topic = target.topic()
-    group = GroupTalk(target, [topic.name])
+    group = GroupClient(target, [topic.name])
     with group.peer() as peer:
         expect_equal(_delete(group, peer), [NOT_FOUND], "before there is one")
         joined = group.joined_alone(peer)
@@ -97,9 +97,9 @@ def deleted(target: Target) -> None:
     "an offset can be deleted unless a member is subscribed to the topic: GROUP_SUBSCRIBED_TO_TOPIC; an unknown group returns GROUP_ID_NOT_FOUND",
     source="KIP-496",
 )
-def forgotten(target: Target) -> None:
+def deleted_offsets(target: Target) -> None:
     read, other = target.topic(), target.topic()
-    group = GroupTalk(target, [read.name])
+    group = GroupClient(target, [read.name])
     with group.peer() as peer:
         expect_equal(_delete_offsets(group, peer, read.name), (NOT_FOUND, []), "no group")
         joined = group.joined_alone(peer)
@@ -114,7 +114,7 @@ def forgotten(target: Target) -> None:
 
 @REQUIREMENTS.that(5, "state filters are case-insensitive", source="KAFKA-16095", since="3.8")
 def caseless(target: Target) -> None:
-    group = GroupTalk(target)
+    group = GroupClient(target)
     with group.peer() as peer:
         group.joined_alone(peer)
         rows = peer.ask(ListGroupsRequest(states_filter=["sTABLE"]), STATES_SINCE, ListGroupsResponse).groups

@@ -11,7 +11,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ANY_NODE, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-NOBODY = 999_999
+UNKNOWN_ID = 999_999
 TARGET_SINCE = 5
 REBOOTSTRAP, INVALID = int(ErrorCode.REBOOTSTRAP_REQUIRED), int(ErrorCode.INVALID_REQUEST)
 REQUIREMENTS = Requirements("api-versions", 1, "ApiVersions")
@@ -63,13 +63,13 @@ def features_of_level_zero(target: Target) -> None:
     source="KIP-1242",
     since="4.4",
 )
-def means_somebody_else(target: Target) -> None:
+def other_intended_node(target: Target) -> None:
     with target.peer() as peer:
         cluster = peer.ask(DescribeClusterRequest(), target.newest(ApiKey.DESCRIBE_CLUSTER), DescribeClusterResponse)
         own_id = next(broker.broker_id for broker in cluster.brokers if f"{broker.host}:{broker.port}" == target.address)
         for cluster_id, node_id, error in (
             (cluster.cluster_id, own_id, 0),
-            (cluster.cluster_id, NOBODY, REBOOTSTRAP),
+            (cluster.cluster_id, UNKNOWN_ID, REBOOTSTRAP),
             ("another", own_id, REBOOTSTRAP),
             (cluster.cluster_id, ANY_NODE, INVALID),
             (None, own_id, INVALID),

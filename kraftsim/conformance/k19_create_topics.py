@@ -207,7 +207,7 @@ def bad_configs(target: Target) -> None:
 @REQUIREMENTS.that(
     16, "since version 5 the response contains every configuration of the topic, by name, with the source of its value", source="KIP-525"
 )
-def tells_configs(target: Target) -> None:
+def returns_configs(target: Target) -> None:
     overrides = {"cleanup.policy": "compact", "max.message.bytes": "2000"}
     for version in target.versions(ApiKey.CREATE_TOPICS, since=DETAILS_SINCE):
         for validate_only in (True, False):

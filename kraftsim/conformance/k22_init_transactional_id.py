@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import NOBODY, Producer, TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import UNKNOWN_ID, Producer, TransactionalId, partitions_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
@@ -29,7 +29,7 @@ def naming(target: Target) -> Iterator[tuple[int, ErrorCode]]:
 def refused(answer: InitProducerIdResponse, error: ErrorCode, what: str) -> None:
     """Expect an error, and neither id nor epoch."""
     expect_error(answer.error_code, error, what)
-    expect_equal((answer.producer_id, answer.producer_epoch), NOBODY, f"{what}: id and epoch in an error response")
+    expect_equal((answer.producer_id, answer.producer_epoch), UNKNOWN_ID, f"{what}: id and epoch in an error response")
 
 
 @REQUIREMENTS.that(1, "a new transactional id gets its own producer id, with epoch 0, in every version", source="KIP-98")
@@ -124,7 +124,7 @@ def foreign(target: Target) -> None:
 
 
 @REQUIREMENTS.that(11, "an unknown transactional id accepts any producer id and epoch: it returns a new id with epoch 0", source=COORDINATOR)
-def forgotten(target: Target) -> None:
+def unknown_id(target: Target) -> None:
     for version, _ in naming(target):
         answer = TransactionalId(target).init(version, (NOBODYS_PRODUCER_ID, 5))
         expect_error(answer.error_code, ErrorCode.NONE, f"version {version}")

@@ -3,8 +3,8 @@
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
-from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from kraftsim.conformance.transaction_client import find_transaction_coordinator
+from kraftsim.conformance.transactional_id import TransactionalId, partitions_of
 from protocol.errors import ErrorCode
 
 REQUIREMENTS = Requirements("transactions", 3, "AddPartitionsToTxn of producers")
@@ -33,7 +33,7 @@ def added(target: Target) -> None:
 
 
 @REQUIREMENTS.that(2, "adding a partition again returns no error, and nothing changes", source=COORDINATOR)
-def added_again(target: Target) -> None:
+def added_twice(target: Target) -> None:
     topic, transactional_id = target.topic(2), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0), (topic.name, 1)])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kraftsim.conformance.expect import expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import Partitions, Producer, TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import Partitions, Producer, TransactionalId, partitions_of
 from protocol.api_keys import ApiKey
 
 REQUIREMENTS = Requirements("transactions", 4, "AddPartitionsToTxn of brokers")

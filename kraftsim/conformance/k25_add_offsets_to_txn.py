@@ -1,10 +1,10 @@
 """AddOffsetsToTxn (25): the offsets of a group become part of a transaction.   Source: KIP-98, KIP-588; KafkaApis.handleAddOffsetsToTxnRequest."""
 
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.group_talk import find_coordinator
+from kraftsim.conformance.group_client import find_coordinator
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import TransactionalId, partitions_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 

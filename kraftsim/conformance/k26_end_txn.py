@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import Producer, TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import Producer, TransactionalId, partitions_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -46,7 +46,7 @@ def ends(target: Target) -> None:
 
 
 @REQUIREMENTS.that(2, "a retry with the same result returns no error", source=COORDINATOR)
-def same_again(target: Target) -> None:
+def same_result_retried(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = begun(target)
         transactional_id.ended(producer, commits=commits)

@@ -6,7 +6,7 @@ Source: KIP-890; TransactionCoordinator.endTransaction of Apache Kafka 4.
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import NOBODY, Producer, TransactionalId
+from kraftsim.conformance.transactional_id import UNKNOWN_ID, Producer, TransactionalId
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k26_end_txn import EndTxnResponse
@@ -22,7 +22,7 @@ def version_of(target: Target) -> int:
     return list(target.versions(ApiKey.END_TXN, since=SINCE))[-1]
 
 
-def told(answer: EndTxnResponse) -> tuple[int, int, int]:
+def identity_in(answer: EndTxnResponse) -> tuple[int, int, int]:
     """Return error, producer id and epoch."""
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
@@ -38,7 +38,7 @@ def _ended(target: Target, *, commits: bool) -> tuple[TransactionalId, Producer]
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0)])
-    expect_equal(told(transactional_id.ended(producer, version, commits=commits)), (0, *after(producer)), "error, id, epoch")
+    expect_equal(identity_in(transactional_id.ended(producer, version, commits=commits)), (0, *after(producer)), "error, id, epoch")
     return transactional_id, producer
 
 
@@ -51,7 +51,7 @@ def raised(target: Target) -> None:
 
 
 @REQUIREMENTS.that(2, "the producer continues with the next epoch", source="KIP-890", since="4.0")
-def goes_on(target: Target) -> None:
+def continues_with_next_epoch(target: Target) -> None:
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -70,7 +70,7 @@ def repeated(target: Target) -> None:
         transactional_id, producer = _ended(target, commits=commits)
         for _ in range(2):
             again = transactional_id.end(producer, version_of(target), commits=commits)
-            expect_equal(told(again), (0, *after(producer)), "error, id, epoch")
+            expect_equal(identity_in(again), (0, *after(producer)), "error, id, epoch")
 
 
 @REQUIREMENTS.that(4, "a retry with the previous epoch and the other result returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
@@ -78,7 +78,7 @@ def other_end(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         again = transactional_id.end(producer, version_of(target), commits=not commits)
-        expect_equal(told(again), (int(ErrorCode.INVALID_TXN_STATE), *NOBODY), "error, id, epoch")
+        expect_equal(identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch")
 
 
 @REQUIREMENTS.that(5, "a commit with the current epoch and no transaction returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
@@ -86,7 +86,7 @@ def nothing_to_commit(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         again = transactional_id.end(after(producer), version_of(target), commits=True)
-        expect_equal(told(again), (int(ErrorCode.INVALID_TXN_STATE), *NOBODY), "error, id, epoch")
+        expect_equal(identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch")
 
 
 @REQUIREMENTS.that(6, "an abort with the current epoch and no transaction returns no error, and raises the epoch", source="KIP-890", since="4.0")
@@ -94,7 +94,7 @@ def abort_of_nothing(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         again = transactional_id.ended(after(producer), version_of(target), commits=False)
-        expect_equal(told(again), (0, *after(after(producer))), "error, id, epoch")
+        expect_equal(identity_in(again), (0, *after(after(producer))), "error, id, epoch")
 
 
 @REQUIREMENTS.that(7, "before the first transaction an abort raises the epoch, and a commit returns INVALID_TXN_STATE", source="KIP-890", since="4.0")
@@ -102,7 +102,7 @@ def before_the_first(target: Target) -> None:
     version, transactional_id = version_of(target), TransactionalId(target)
     producer = transactional_id.producer()
     expect_error(transactional_id.end(producer, version, commits=True).error_code, ErrorCode.INVALID_TXN_STATE, "commit")
-    expect_equal(told(transactional_id.ended(producer, version, commits=False)), (0, *after(producer)), "abort: error, id, epoch")
+    expect_equal(identity_in(transactional_id.ended(producer, version, commits=False)), (0, *after(producer)), "abort: error, id, epoch")
 
 
 @REQUIREMENTS.that(8, "an epoch two below the current one, or above it, returns PRODUCER_FENCED", source=COORDINATOR, since="4.0")
@@ -117,7 +117,7 @@ def other_epochs(target: Target) -> None:
     for other in (first, after(producer)):
         for commits in (True, False):
             answer = transactional_id.end(other, version, commits=commits)
-            expect_equal(told(answer), (int(ErrorCode.PRODUCER_FENCED), *NOBODY), f"epoch {other[1]}")
+            expect_equal(identity_in(answer), (int(ErrorCode.PRODUCER_FENCED), *UNKNOWN_ID), f"epoch {other[1]}")
 
 
 @REQUIREMENTS.that(
@@ -149,7 +149,7 @@ def foreign(target: Target) -> None:
     transactional_id, (_, epoch) = _ended(target, commits=True)
     for other in (epoch, epoch + 1):
         answer = transactional_id.end((NOBODYS_PRODUCER_ID, other), version_of(target), commits=True)
-        expect_equal(told(answer), (int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), *NOBODY), f"epoch {other}")
+        expect_equal(identity_in(answer), (int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), *UNKNOWN_ID), f"epoch {other}")
 
 
 @REQUIREMENTS.that(12, "InitProducerId with the epoch before the EndTxn returns the current one", source="KIP-360; KIP-890", since="4.0")

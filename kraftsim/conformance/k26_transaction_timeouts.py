@@ -6,7 +6,7 @@ Source: KIP-98, KAFKA-6119; TransactionCoordinator.abortTimedOutTransactions.
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import TransactionalId, partitions_of
 from protocol.errors import ErrorCode
 
 REQUIREMENTS = Requirements("transactions", 8, "Transaction time-outs")

@@ -5,7 +5,7 @@ Source: KIP-98; KafkaApis.handleWriteTxnMarkersRequest, ProducerAppendInfo.appen
 
 from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
-from kraftsim.conformance.marker_talk import TransactionAt, described_producer, end_at, expect_seen, marker, read_at, write_markers
+from kraftsim.conformance.marker_client import TransactionAt, described_producer, end_at, expect_seen, marker, read_at, write_markers
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -98,7 +98,7 @@ def coordinators(target: Target) -> None:
 
 
 @REQUIREMENTS.that(6, "a repeated marker is written again, and ends nothing", source=f"{HANDLER}; KAFKA-10702")
-def again(target: Target) -> None:
+def repeated_marker(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
     transaction.wrote(0, 2)
@@ -127,7 +127,7 @@ def too_few(target: Target) -> None:
 
 
 @REQUIREMENTS.that(9, "DescribeProducers shows no open transaction after the marker", source="KIP-664; DescribeProducers")
-def told_of(target: Target) -> None:
+def not_described_as_open(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
     transaction.wrote(0, 2)

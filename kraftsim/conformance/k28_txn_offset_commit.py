@@ -4,13 +4,13 @@ Source: KIP-98, KIP-447, KIP-890; kafka.coordinator.group.GroupCoordinator.{hand
 validateOffsetCommit}; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
-from kraftsim.conformance.consumer_talk import ConsumerTalk
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient
 from kraftsim.conformance.expect import expect_equal
-from kraftsim.conformance.group_talk import JOIN_VERSION, GroupTalk
+from kraftsim.conformance.group_client import JOIN_VERSION, GroupClient
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_talk import TransactionTalk
+from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import (
@@ -42,7 +42,7 @@ ADDS_SINCE = 5
 UNSTABLE = (-1, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
 
 
-def told(group: GroupTalk, topic: str, partition: int = 0, *, stable: bool = True, version: int = STABLE_SINCE) -> tuple[int, int]:
+def fetched_offset(group: GroupClient, topic: str, partition: int = 0, *, stable: bool = True, version: int = STABLE_SINCE) -> tuple[int, int]:
     """Return the fetched offset of a partition and its error."""
     asked = OffsetFetchRequest(
         group_id=group.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])], require_stable=stable
@@ -56,15 +56,15 @@ def told(group: GroupTalk, topic: str, partition: int = 0, *, stable: bool = Tru
     return row.committed_offset, row.error_code
 
 
-def settles(group: GroupTalk, topic: str, partition: int = 0) -> int:
+def settles(group: GroupClient, topic: str, partition: int = 0) -> int:
     """Return the stable offset of a partition, as soon as no transaction is pending."""
-    return settled(lambda: told(group, topic, partition), lambda found: found[1] == 0, "a stable offset")[0]
+    return settled(lambda: fetched_offset(group, topic, partition), lambda found: found[1] == 0, "a stable offset")[0]
 
 
 @REQUIREMENTS.that(1, "transactional offsets are returned after the commit, and never after an abort", source="KIP-98")
 def ends(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     before = -1
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         for commits in (False, True):
@@ -72,7 +72,7 @@ def ends(target: Target) -> None:
                 offset = 10 + 2 * version + commits
                 producer.add_offsets(group.group_id)
                 expect_equal(producer.commit(group, [(topic, 0)], offset, version=version), [0], f"version {version}")
-                expect_equal(told(group, topic, stable=False), (before, 0), f"version {version}, before the end")
+                expect_equal(fetched_offset(group, topic, stable=False), (before, 0), f"version {version}, before the end")
                 producer.end(commits=commits)
                 before = offset if commits else before
                 expect_equal(settles(group, topic), before, f"version {version}, {'committed' if commits else 'aborted'}")
@@ -81,14 +81,14 @@ def ends(target: Target) -> None:
 @REQUIREMENTS.that(2, "with require_stable a pending offset returns UNSTABLE_OFFSET_COMMIT, without it the previous offset", source="KIP-447")
 def stable(target: Target) -> None:
     topic = target.topic(partitions=2).name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     with group.peer() as peer:
         expect_equal(group.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
     producer.add_offsets(group.group_id)
     expect_equal(producer.commit(group, [(topic, 0)], 4), [0], "a commit inside")
     for version in target.versions(ApiKey.OFFSET_FETCH, since=STABLE_SINCE):
         if version <= BY_NAME_FETCH_UNTIL:
-            found = [told(group, topic, number, stable=wants, version=version) for wants in (True, False) for number in (0, 1)]
+            found = [fetched_offset(group, topic, number, stable=wants, version=version) for wants in (True, False) for number in (0, 1)]
             expect_equal(found, [UNSTABLE, (-1, 0), (3, 0), (-1, 0)], f"version {version}: stable and any, of a pending and of another partition")
     with group.peer() as peer:
         answer = peer.ask(OffsetFetchRequest(group_id=group.group_id, topics=None, require_stable=True), STABLE_SINCE, OffsetFetchResponse)
@@ -101,12 +101,12 @@ def stable(target: Target) -> None:
 @REQUIREMENTS.that(3, "of a pending and a later non-transactional commit the later one applies, whenever the transaction ends", source="KAFKA-5247")
 def later_one(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     producer.add_offsets(group.group_id)
     expect_equal(producer.commit(group, [(topic, 0)], 5), [0], "a commit inside")
     with group.peer() as peer:
         expect_equal(group.commit(peer, [(topic, 0)], offset=7), [0], "a later one outside")
-    expect_equal(told(group, topic), UNSTABLE, "before the end")
+    expect_equal(fetched_offset(group, topic), UNSTABLE, "before the end")
     producer.end(commits=True)
     expect_equal(settles(group, topic), 7, "after the end")
 
@@ -118,7 +118,7 @@ def later_one(target: Target) -> None:
 )
 def fenced(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target, [topic])
+    producer, group = TransactionClient(target), GroupClient(target, [topic])
     instance = target.fresh_name("instance")
     with group.peer() as peer:
         joined = group.joined_alone(peer, instance_id=instance)
@@ -150,7 +150,7 @@ def fenced(target: Target) -> None:
 @REQUIREMENTS.that(5, "an empty group accepts offsets without a generation from any member id, with one only without a member id", source=VALIDATION)
 def empty(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     producer.add_offsets(group.group_id)
     for what, member_id, generation_id, instance_id, may in (
         ("nobody", "", -1, None, True),
@@ -164,20 +164,20 @@ def empty(target: Target) -> None:
 
 
 @REQUIREMENTS.that(6, "with a generation an unknown group returns UNKNOWN_MEMBER_ID", source="GroupManager.addGroup", until="3.9")
-def unheard_of(target: Target) -> None:
+def unknown_group(target: Target) -> None:
     _unknown_group(target, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @REQUIREMENTS.that(
     7, "with a generation an unknown group returns ILLEGAL_GENERATION", source="OffsetMetadataManager.validateTransactionalOffsetCommit", since="4.0"
 )
-def unheard_of_since_4(target: Target) -> None:
+def unknown_group_since_4(target: Target) -> None:
     _unknown_group(target, ErrorCode.ILLEGAL_GENERATION)
 
 
 def _unknown_group(target: Target, error: ErrorCode) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     producer.add_offsets(group.group_id)
     expect_equal(producer.commit(group, [(topic, 0)], 5, member_id="x", generation_id=1), [int(error)], "a generation of no group")
     producer.end(commits=False)
@@ -186,7 +186,7 @@ def _unknown_group(target: Target, error: ErrorCode) -> None:
 @REQUIREMENTS.that(8, "a pending rebalance does not reject a member's offsets", source=VALIDATION)
 def rebalancing(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target, [topic])
+    producer, group = TransactionClient(target), GroupClient(target, [topic])
     producer.add_offsets(group.group_id)
     with group.peer() as peer:
         joined = peer.ask(group.join_request(group.fresh_id(peer)), JOIN_VERSION, JoinGroupResponse)
@@ -203,7 +203,7 @@ def rebalancing(target: Target) -> None:
 )
 def partly(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     producer.add_offsets(group.group_id)
     found = producer.commit(group, [(topic, 9), (target.fresh_name("absent"), 0), (topic, 0)], 5)
     expect_equal(found, [3, 3, 0], "errors")
@@ -223,18 +223,18 @@ def partly(target: Target) -> None:
 )
 def unverified(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         if version < ADDS_SINCE:
             error = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
             expect_equal(producer.commit(group, [(topic, 0)], 5, version=version), [int(error)], f"version {version}")
-    expect_equal(told(group, topic), (-1, 0), "the pending offsets")
+    expect_equal(fetched_offset(group, topic), (-1, 0), "the pending offsets")
 
 
 @REQUIREMENTS.that(11, "another producer id returns INVALID_PRODUCER_ID_MAPPING, another epoch INVALID_PRODUCER_EPOCH", source="KIP-890", since="3.7")
-def strangers(target: Target) -> None:
+def other_producers(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     for what, transactional_id, producer_id, epoch, error in (
         ("an unknown transactional id", target.fresh_name("nobody"), 0, 0, 49),
         ("another producer id", None, 1, 0, 49),
@@ -253,7 +253,7 @@ def strangers(target: Target) -> None:
 def deleted(target: Target) -> None:
     topic = target.topic().name
     for what in ("offset", "group"):
-        producer, group = TransactionTalk(target), GroupTalk(target)
+        producer, group = TransactionClient(target), GroupClient(target)
         with group.peer() as peer:
             expect_equal(group.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
         producer.add_offsets(group.group_id)
@@ -273,14 +273,14 @@ def deleted(target: Target) -> None:
 @REQUIREMENTS.that(13, "of two transactions with the same partition the later record applies, and both are pending", source="KIP-447")
 def two(target: Target) -> None:
     topic = target.topic().name
-    group = GroupTalk(target)
-    first, second = TransactionTalk(target), TransactionTalk(target)
+    group = GroupClient(target)
+    first, second = TransactionClient(target), TransactionClient(target)
     for offset, producer in ((5, first), (6, second)):
         producer.add_offsets(group.group_id)
         expect_equal(producer.commit(group, [(topic, 0)], offset), [0], f"offset {offset}")
     second.end(commits=True)
-    settled(lambda: told(group, topic, stable=False), lambda found: found == (6, 0), "the offset of the second transaction")
-    expect_equal(told(group, topic), UNSTABLE, "while the first one is open")
+    settled(lambda: fetched_offset(group, topic, stable=False), lambda found: found == (6, 0), "the offset of the second transaction")
+    expect_equal(fetched_offset(group, topic), UNSTABLE, "while the first one is open")
     first.end(commits=True)
     expect_equal(settles(group, topic), 6, "when both are over")
 
@@ -288,7 +288,7 @@ def two(target: Target) -> None:
 @REQUIREMENTS.that(14, "metadata and leader epoch (since version 2) are stored", source="KIP-320")
 def kept(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         if version <= BY_NAME_UNTIL:
             producer.add_offsets(group.group_id)
@@ -313,7 +313,7 @@ def kept(target: Target) -> None:
 )
 def by_id(target: Target) -> None:
     topic = target.topic()
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     producer.add_offsets(group.group_id)
     for what, topic_id, member_id, generation_id, error in (
         ("a generation of no group", topic.topic_id, "x", 1, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -325,7 +325,7 @@ def by_id(target: Target) -> None:
         expect_equal(producer.put(group, asked, BY_NAME_UNTIL + 1), [int(error)], what)
     producer.end(commits=True)
     expect_equal(settles(group, topic.name), 5, "the committed offset")
-    with ConsumerTalk(target) as consumers:
+    with ConsumerGroupClient(target) as consumers:
         member = consumers.member("a", topic)
         member.join()
         producer.add_offsets(consumers.group_id)
@@ -338,8 +338,8 @@ def by_id(target: Target) -> None:
 @REQUIREMENTS.that(16, "since version 5 offsets need not be added to the transaction before they are committed", source="KIP-890", since="4.0")
 def added(target: Target) -> None:
     topic = target.topic().name
-    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionClient(target), GroupClient(target)
     expect_equal(producer.commit(group, [(topic, 0)], 5, version=ADDS_SINCE), [0], "a commit")
-    expect_equal(told(group, topic), UNSTABLE, "before the end")
+    expect_equal(fetched_offset(group, topic), UNSTABLE, "before the end")
     producer.end(commits=True)
     expect_equal(settles(group, topic), 5, "after the end")

@@ -50,7 +50,7 @@ def describe(
     return answer.results[0]
 
 
-def told(target: Target, kind: int, name: str, key: str, *, synonyms: bool = False) -> DescribeConfigsResourceResult:
+def described_config(target: Target, kind: int, name: str, key: str, *, synonyms: bool = False) -> DescribeConfigsResourceResult:
     """Return one configuration. Raises Unmet if it is missing."""
     result = describe(target, kind, name, [key], synonyms=synonyms)
     expect_error(result.error_code, ErrorCode.NONE, name)
@@ -101,11 +101,11 @@ def types(target: Target) -> None:
 @REQUIREMENTS.that(4, "with include_synonyms the values that would apply without the topic's own value are returned", source="KIP-226")
 def synonyms(target: Target) -> None:
     name = target.topic(configs={"compression.type": "lz4"}).name
-    row = told(target, TOPIC, name, "compression.type", synonyms=True)
+    row = described_config(target, TOPIC, name, "compression.type", synonyms=True)
     found = [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms]
     expected = [("compression.type", "lz4", int(ConfigSource.TOPIC_CONFIG)), ("compression.type", "producer", int(ConfigSource.DEFAULT_CONFIG))]
     expect_equal(found, expected, "synonyms")
-    expect_equal(told(target, TOPIC, name, "compression.type").synonyms, [], "synonyms that were not requested")
+    expect_equal(described_config(target, TOPIC, name, "compression.type").synonyms, [], "synonyms that were not requested")
 
 
 @REQUIREMENTS.that(5, "an unknown topic returns UNKNOWN_TOPIC_OR_PARTITION, an invalid name INVALID_TOPIC_EXCEPTION", source=HELPER)

@@ -20,7 +20,7 @@ REQUIREMENTS = Requirements("create-partitions", 1, "CreatePartitions")
 CREATE = "ReplicationControlManager.createPartitions"
 TIMEOUT_MS = 15_000
 RECORDS_MAX = 10_000
-NOBODY = 999_999
+UNKNOWN_ID = 999_999
 """A broker id that no cluster has."""
 
 
@@ -85,7 +85,7 @@ def by_hand(target: Target) -> None:
         (_wanted(name, 3, [own]), "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."),
         (_wanted(name, 2, [own], [own]), "Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified."),
         (_wanted(name, 2, []), "The manual partition assignment includes an empty replica list."),
-        (_wanted(name, 2, [NOBODY]), f"The manual partition assignment includes broker {NOBODY}, but no such broker is registered."),
+        (_wanted(name, 2, [UNKNOWN_ID]), f"The manual partition assignment includes broker {UNKNOWN_ID}, but no such broker is registered."),
         (_wanted(name, 2, [own, own]), f"The manual partition assignment includes the broker {own} more than once."),
     ]
     for topic_wanted, why in wrong:

@@ -4,7 +4,7 @@ Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManage
 """
 
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
-from kraftsim.conformance.k32_describe_configs import describe, told
+from kraftsim.conformance.k32_describe_configs import describe, described_config
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target
@@ -60,7 +60,7 @@ def _refused(target: Target, kind: int, name: str, operation: Operation, error: 
 
 
 def _value(target: Target, name: str, key: str, expected: str) -> None:
-    settled(lambda: told(target, TOPIC, name, key).value, lambda value: value == expected, f"{key}={expected}")
+    settled(lambda: described_config(target, TOPIC, name, key).value, lambda value: value == expected, f"{key}={expected}")
 
 
 @REQUIREMENTS.that(1, "a value that is set applies, and one that is deleted is replaced by the default", source="KIP-339")
@@ -147,7 +147,7 @@ def validate_only(target: Target) -> None:
     expect_error(row.error_code, ErrorCode.INVALID_CONFIG, "a bad value")
     _altered(target, TOPIC, name, ("flush.ms", SET, "3"))
     _value(target, name, "flush.ms", "3")
-    expect_equal(told(target, TOPIC, name, "flush.messages").value, str(2**63 - 1), "the value that was only checked")
+    expect_equal(described_config(target, TOPIC, name, "flush.messages").value, str(2**63 - 1), "the value that was only checked")
 
 
 @REQUIREMENTS.that(8, "broker configurations that fail validation are rejected with INVALID_REQUEST", source="DynamicBrokerConfig.validateConfigs")
@@ -168,7 +168,7 @@ def for_all_brokers(target: Target) -> None:
     _altered(target, BROKER, "", (key, SET, "86400123"))
     try:
         _value(target, name, "delete.retention.ms", "86400123")
-        row = told(target, TOPIC, name, "delete.retention.ms")
+        row = described_config(target, TOPIC, name, "delete.retention.ms")
         expect_equal(row.config_source, int(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG), "where the topic's value comes from")
         found = {row.name: row.value for row in describe(target, BROKER, "").configs}
         expect_equal(found.get(key), "86400123", "the value of the cluster-wide default")

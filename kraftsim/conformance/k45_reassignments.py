@@ -24,7 +24,7 @@ REQUIREMENTS = Requirements("reassignments", 1, "Partition reassignments")
 ALTER = "ReplicationControlManager.alterPartitionReassignments"
 LIST = "ReplicationControlManager.listPartitionReassignments"
 TIMEOUT_MS = 15_000
-NOBODY = 999_999
+UNKNOWN_ID = 999_999
 """A broker id that no cluster has."""
 
 Row = tuple[str, int, int, str | None]
@@ -80,10 +80,10 @@ def nowhere(target: Target) -> None:
     topic = target.topic()
     name, own, error = topic.name, topic.leader_id, int(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     for version in target.versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
-        answer = _alter(target, version, (name, 0, []), (name, 0, [NOBODY]), (name, 0, [own, own]))
+        answer = _alter(target, version, (name, 0, []), (name, 0, [UNKNOWN_ID]), (name, 0, [own, own]))
         expected = [
             (name, 0, error, "The manual partition assignment includes an empty replica list."),
-            (name, 0, error, f"The manual partition assignment includes broker {NOBODY}, but no such broker is registered."),
+            (name, 0, error, f"The manual partition assignment includes broker {UNKNOWN_ID}, but no such broker is registered."),
             (name, 0, error, f"The manual partition assignment includes the broker {own} more than once."),
         ]
         expect_equal(_rows(answer), expected, f"version {version}")

@@ -60,7 +60,7 @@ def _refused(target: Target, name: str, level: int, kind: int, why: str) -> None
 
 
 @REQUIREMENTS.that(1, "the current level can be finalized again", source=CONTROL)
-def again(target: Target) -> None:
+def same_level_again(target: Target) -> None:
     level = _level(target)
     for version in target.versions(ApiKey.UPDATE_FEATURES, since=KINDS_SINCE):
         answer = _update(target, (METADATA, level, UPGRADE), version=version, validate_only=False)

@@ -5,7 +5,7 @@ import time
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import DESCRIBE_VERSION, TransactionalId, partitions_of
+from kraftsim.conformance.transactional_id import DESCRIBE_VERSION, TransactionalId, partitions_of
 from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse, TransactionState
 
 REQUIREMENTS = Requirements("transactions", 9, "DescribeTransactions")

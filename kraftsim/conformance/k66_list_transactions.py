@@ -5,7 +5,7 @@ import time
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import Producer, TransactionalId
+from kraftsim.conformance.transactional_id import Producer, TransactionalId
 from protocol.api_keys import ApiKey
 from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

@@ -4,12 +4,12 @@ Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochVali
 Kafka 4.2.0, 4.3.0 and 4.4.0.
 """
 
-from kraftsim.conformance.consumer_talk import ConsumerTalk, TalkingMember, rows_of
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember, rows_of
 from kraftsim.conformance.expect import expect_equal
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.conformance.transaction_talk import TransactionTalk
+from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -27,7 +27,7 @@ ACCEPTED, STALE, ILLEGAL = 0, int(ErrorCode.STALE_MEMBER_EPOCH), int(ErrorCode.I
 
 
 def commit(
-    group: ConsumerTalk, topic: Topic, member: TalkingMember, epoch: int, *numbers: int, version: int = BY_NAME, metadata: str = ""
+    group: ConsumerGroupClient, topic: Topic, member: ConsumerMember, epoch: int, *numbers: int, version: int = BY_NAME, metadata: str = ""
 ) -> list[int]:
     """Commit an offset for each partition as a member in an epoch, and return the errors; `metadata` goes with the first partition."""
     rows = [OffsetCommitRequestPartition(partition_index=each, committed_offset=5, committed_metadata="") for each in numbers]
@@ -43,7 +43,7 @@ def commit(
     return [row.error_code for row in answer.topics[0].partitions]
 
 
-def shared(group: ConsumerTalk, topic: Topic) -> tuple[TalkingMember, TalkingMember, int]:
+def shared(group: ConsumerGroupClient, topic: Topic) -> tuple[ConsumerMember, ConsumerMember, int]:
     """Let two members share four partitions; the second one joins later. Return them and the epoch in which the first one was alone."""
     first, second = group.member("a", topic), group.member("b", topic)
     first.join()
@@ -62,7 +62,7 @@ def shared(group: ConsumerTalk, topic: Topic) -> tuple[TalkingMember, TalkingMem
 )
 def kept(target: Target) -> None:
     topic = target.topic(partitions=4)
-    with ConsumerTalk(target) as group:
+    with ConsumerGroupClient(target) as group:
         first, second, alone = shared(group, topic)
         for what, member, epoch, numbers, errors in (
             ("partitions that it kept", first, alone, (0, 1), [ACCEPTED, ACCEPTED]),
@@ -87,7 +87,7 @@ def kept(target: Target) -> None:
 @REQUIREMENTS.that(2, "a previous epoch may commit partitions that the member has to revoke, until it has revoked them", source=SOURCE, since=SINCE)
 def pending(target: Target) -> None:
     topic, other = target.topic(partitions=2), target.topic()
-    with ConsumerTalk(target) as group:
+    with ConsumerGroupClient(target) as group:
         first, stranger, second = group.member("a", topic), group.member("c", other), group.member("b", topic)
         first.join()
         group.settle(first, wanted=[{topic.topic_id: (0, 1)}])
@@ -108,8 +108,8 @@ def pending(target: Target) -> None:
 @REQUIREMENTS.that(3, "the same applies in a transaction, with ILLEGAL_GENERATION", source=SOURCE, since=SINCE)
 def in_transactions(target: Target) -> None:
     topic = target.topic(partitions=4)
-    producer = TransactionTalk(target)
-    with ConsumerTalk(target) as group:
+    producer = TransactionClient(target)
+    with ConsumerGroupClient(target) as group:
         _, _, alone = shared(group, topic)
         producer.add_offsets(group.group_id)
         for what, numbers, errors in (
@@ -128,8 +128,8 @@ def in_transactions(target: Target) -> None:
 )
 def not_kept(target: Target) -> None:
     topic = target.topic(partitions=4)
-    producer = TransactionTalk(target)
-    with ConsumerTalk(target) as group:
+    producer = TransactionClient(target)
+    with ConsumerGroupClient(target) as group:
         first, _, alone = shared(group, topic)
         expect_equal(commit(group, topic, first, alone, 0), [STALE], "partitions that it kept")
         producer.add_offsets(group.group_id)

@@ -6,12 +6,12 @@ Kafka 4.1.2 and 4.4.0.
 
 import time
 
-from kraftsim.conformance.consumer_talk import REBALANCE_MS, ConsumerTalk, rows_of
+from kraftsim.conformance.consumer_group_client import REBALANCE_MS, ConsumerGroupClient, rows_of
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_talk import TransactionTalk
+from kraftsim.conformance.transaction_client import TransactionClient
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -63,12 +63,12 @@ REFUSED_BY_RE2 = {
 """Expression -> RE2/J's error message."""
 
 
-def described(group_client: ConsumerTalk) -> DescribedGroup:
+def described(group_client: ConsumerGroupClient) -> DescribedGroup:
     """Return the description of the group."""
     return group_client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[group_client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0]
 
 
-def commit(group_client: ConsumerTalk, topic: str, member_id: str, epoch: int, *, offset: int = 5, version: int = COMMIT_VERSION) -> int:
+def commit(group_client: ConsumerGroupClient, topic: str, member_id: str, epoch: int, *, offset: int = 5, version: int = COMMIT_VERSION) -> int:
     """Commit an offset as a member, and return the error."""
     row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
     asked = OffsetCommitRequest(
@@ -80,18 +80,18 @@ def commit(group_client: ConsumerTalk, topic: str, member_id: str, epoch: int, *
     return group_client.peer.ask(asked, version, OffsetCommitResponse).topics[0].partitions[0].error_code
 
 
-def fetch(group_client: ConsumerTalk, topic: str, member_id: str | None, epoch: int) -> tuple[int, int]:
+def fetch(group_client: ConsumerGroupClient, topic: str, member_id: str | None, epoch: int) -> tuple[int, int]:
     """Return error and offset that a member fetches."""
     rows = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
     group = OffsetFetchRequestGroup(group_id=group_client.group_id, member_id=member_id, member_epoch=epoch, topics=rows)
-    told = group_client.peer.ask(OffsetFetchRequest(groups=[group]), FETCH_VERSION, OffsetFetchResponse).groups[0]
-    return told.error_code, told.topics[0].partitions[0].committed_offset if told.topics else -1
+    described_groups = group_client.peer.ask(OffsetFetchRequest(groups=[group]), FETCH_VERSION, OffsetFetchResponse).groups[0]
+    return described_groups.error_code, described_groups.topics[0].partitions[0].committed_offset if described_groups.topics else -1
 
 
 @REQUIREMENTS.that(1, "the only member gets all partitions, and the assignment is sent once", source="KIP-848", since=SINCE)
 def alone(target: Target) -> None:
     topic = target.topic(partitions=3)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", topic)
         joined = member.join()
         expect_equal((joined.member_id, joined.heartbeat_interval_ms), ("a", 5000), "member id and interval")
@@ -99,8 +99,8 @@ def alone(target: Target) -> None:
         quiet = member.ask()
         expect_equal((quiet.error_code, quiet.member_epoch, quiet.assignment), (0, member.epoch, None), "the next heartbeat")
         full = member.ask(rebalance_timeout_ms=REBALANCE_MS, subscribed_topic_names=[topic.name], topic_partitions=rows_of(member.owned))
-        told = None if full.assignment is None else [(row.topic_id, row.partitions) for row in full.assignment.topic_partitions]
-        expect_equal(told, [(topic.topic_id, [0, 1, 2])], "a full heartbeat returns the full assignment")
+        described_groups = None if full.assignment is None else [(row.topic_id, row.partitions) for row in full.assignment.topic_partitions]
+        expect_equal(described_groups, [(topic.topic_id, [0, 1, 2])], "a full heartbeat returns the full assignment")
 
 
 @REQUIREMENTS.that(
@@ -111,7 +111,7 @@ def alone(target: Target) -> None:
 )
 def shared(target: Target) -> None:
     topic = target.topic(partitions=4)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, second, third = (group_client.member(name, topic) for name in ("a", "b", "c"))
         first.join()
         group_client.settle(first, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
@@ -128,7 +128,7 @@ def shared(target: Target) -> None:
 )
 def ranges(target: Target) -> None:
     one, other = target.topic(partitions=3), target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         members = [group_client.member(name, one, other, server_assignor="range") for name in ("a", "b")]
         for member in members:
             member.join()
@@ -144,7 +144,7 @@ def ranges(target: Target) -> None:
 )
 def epochs(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, second = group_client.member("a", topic), group_client.member("b", topic)
         first.join()
         group_client.settle(first, wanted=[{topic.topic_id: (0, 1)}])
@@ -162,15 +162,15 @@ def epochs(target: Target) -> None:
                 found = group_client.ask(member_id="a", member_epoch=epoch, topic_partitions=owned)
                 expect_equal(found.error_code, error, what)
         expect_equal(group_client.ask(member_id="x", member_epoch=1).error_code, UNKNOWN, "a stranger")
-    with ConsumerTalk(target) as empty:
+    with ConsumerGroupClient(target) as empty:
         for epoch in (1, -1):
             expect_error(empty.ask(member_id="x", member_epoch=epoch).error_code, ErrorCode.GROUP_ID_NOT_FOUND, f"no group, epoch {epoch}")
 
 
 @REQUIREMENTS.that(5, "invalid requests return INVALID_REQUEST, unknown assignors UNSUPPORTED_ASSIGNOR", source=MANAGER, since=SINCE)
-def senseless(target: Target) -> None:
+def invalid_requests(target: Target) -> None:
     topic = target.topic()
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         join: dict[str, object] = {
             "member_id": "a",
             "member_epoch": 0,
@@ -205,7 +205,7 @@ def senseless(target: Target) -> None:
 def static(target: Target) -> None:
     topic = target.topic(partitions=4)
     instance = target.fresh_name("instance")
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, other = group_client.member("a", topic, instance_id=instance), group_client.member("b", topic)
         heir = group_client.member("c", topic, instance_id=instance)
         first.join()
@@ -233,8 +233,8 @@ def static(target: Target) -> None:
 )
 def offsets(target: Target) -> None:
     topic = target.topic()
-    producer = TransactionTalk(target)
-    with ConsumerTalk(target) as group_client:
+    producer = TransactionClient(target)
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", topic)
         member.join()
         group_client.settle(member, wanted=[{topic.topic_id: (0,)}])
@@ -247,13 +247,13 @@ def offsets(target: Target) -> None:
         ):
             expect_equal(commit(group_client, topic.name, member_id, epoch), error, f"commit: {what}")
         expect_equal(commit(group_client, topic.name, "a", member.epoch, version=8), 35, "commit in version 8")
-        for what, name, epoch, told in (
+        for what, name, epoch, described_groups in (
             ("the member", "a", member.epoch, (0, 5)),
             ("of another epoch", "a", member.epoch + 1, (STALE, -1)),
             ("a stranger", "x", member.epoch, (UNKNOWN, -1)),
             ("nobody", None, -1, (0, 5)),
         ):
-            expect_equal(fetch(group_client, topic.name, name, epoch), told, f"fetch: {what}")
+            expect_equal(fetch(group_client, topic.name, name, epoch), described_groups, f"fetch: {what}")
         producer.add_offsets(group_client.group_id)
         for what, member_id, epoch, error in (
             ("the member", "a", member.epoch, 0),
@@ -264,15 +264,17 @@ def offsets(target: Target) -> None:
             found = producer.commit(group_client.classic, [(topic.name, 0)], 9, member_id=member_id, generation_id=epoch)
             expect_equal(found, [error], f"in a transaction: {what}")
         producer.end(commits=True)
-        settled(lambda: fetch(group_client, topic.name, None, -1), lambda told: told == (0, 9), "the offset of the transaction")
+        settled(
+            lambda: fetch(group_client, topic.name, None, -1), lambda described_groups: described_groups == (0, 9), "the offset of the transaction"
+        )
         member.leave()
         expect_equal(commit(group_client, topic.name, "", -1, offset=7), 0, "without a member, when the group is empty")
 
 
 @REQUIREMENTS.that(8, "groups are described with epochs, members and both assignments, and listed as consumer groups", source="KIP-848", since=SINCE)
-def told(target: Target) -> None:
+def described_groups(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", topic, rack_id="r")
         member.join()
         group_client.settle(member, wanted=[{topic.topic_id: (0, 1)}])
@@ -295,7 +297,7 @@ def told(target: Target) -> None:
 @REQUIREMENTS.that(9, "an empty group changes its type with the protocol of the first member, and keeps its offsets", source="KIP-848", since=SINCE)
 def converted(target: Target) -> None:
     topic = target.topic()
-    with ConsumerTalk(target) as group_client, group_client.classic.peer() as peer:
+    with ConsumerGroupClient(target) as group_client, group_client.classic.peer() as peer:
         joined = group_client.classic.joined_alone(peer)
         group_client.classic.leave(peer, joined.member_id)
         expect_equal(group_client.classic.commit(peer, [(topic.name, 0)], offset=3), [0], "a commit for the classic group")
@@ -314,7 +316,7 @@ def converted(target: Target) -> None:
 )
 def deleted(target: Target) -> None:
     topic = target.topic()
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", topic)
         member.join()
         expect_equal(commit(group_client, topic.name, "a", member.epoch), 0, "a commit")
@@ -331,7 +333,7 @@ def deleted(target: Target) -> None:
 @REQUIREMENTS.that(11, "added partitions are assigned", source="KIP-848", since=SINCE)
 def grown(target: Target) -> None:
     topic = target.topic(partitions=1)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", topic)
         member.join()
         group_client.settle(member, wanted=[{topic.topic_id: (0,)}])
@@ -344,9 +346,9 @@ def grown(target: Target) -> None:
 @REQUIREMENTS.that(
     12, "a member that does not revoke within its rebalance time-out is removed, and the others continue", source="KIP-848", since=SINCE
 )
-def stubborn(target: Target) -> None:
+def does_not_revoke(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, second = group_client.member("a", topic, rebalance_timeout_ms=1500), group_client.member("b", topic)
         first.join()
         group_client.settle(first, wanted=[{topic.topic_id: (0, 1)}])
@@ -367,7 +369,7 @@ def expressions(target: Target) -> None:
     prefix = target.fresh_name("expression")
     one = target.topic(name=f"{prefix}-1")
     target.topic(name=f"not-{prefix}-1")
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         member = group_client.member("a", subscribed_topic_regex=f"{prefix}.*")
         member.join()
         group_client.settle(member, wanted=[{one.topic_id: (0,)}])
@@ -377,7 +379,7 @@ def expressions(target: Target) -> None:
 @REQUIREMENTS.that(14, "in version 0 the coordinator generates the member id", source="KIP-1082", since=SINCE)
 def nameless(target: Target) -> None:
     topic = target.topic()
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         join: dict[str, object] = {
             "member_id": "",
             "member_epoch": 0,
@@ -390,9 +392,9 @@ def nameless(target: Target) -> None:
 
 
 @REQUIREMENTS.that(15, "a member that rejoins without having left gets its partitions again", source=MANAGER, since="4.2")
-def anew(target: Target) -> None:
+def rejoins(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, second = group_client.member("a", topic), group_client.member("b", topic)
         first.join()
         group_client.settle(first, wanted=[{topic.topic_id: (0, 1)}])
@@ -403,9 +405,9 @@ def anew(target: Target) -> None:
 
 
 @REQUIREMENTS.that(16, "a member that rejoins without having left gets FENCED_MEMBER_EPOCH", source=MANAGER, since=SINCE, until="4.1")
-def not_anew(target: Target) -> None:
+def rejoin_is_fenced(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         first, second = group_client.member("a", topic), group_client.member("b", topic)
         first.join()
         group_client.settle(first, wanted=[{topic.topic_id: (0, 1)}])
@@ -425,7 +427,7 @@ def not_anew(target: Target) -> None:
 )
 def expressions_of_re2(target: Target) -> None:
     join: dict[str, object] = {"member_id": "a", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         for expression, mistake in REFUSED_BY_RE2.items():
             found = group_client.ask(**{**join, "subscribed_topic_regex": expression})
             why = f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {mistake}."

@@ -6,9 +6,9 @@ convertToClassicGroup}; verified against Apache Kafka 4.1.2 and 4.4.0.
 
 from dataclasses import dataclass, field
 
-from kraftsim.conformance.consumer_talk import ConsumerTalk, Owned
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, Owned
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
-from kraftsim.conformance.group_talk import HEARTBEAT_VERSION, JOIN_VERSION, PROTOCOL, PROTOCOL_TYPE, SESSION_MS, SYNC_VERSION, patiently
+from kraftsim.conformance.group_client import HEARTBEAT_VERSION, JOIN_VERSION, PROTOCOL, PROTOCOL_TYPE, SESSION_MS, SYNC_VERSION, with_retries
 from kraftsim.conformance.k68_consumer_group_heartbeat import commit, described, fetch
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
@@ -40,7 +40,7 @@ REBALANCING, ILLEGAL, UNKNOWN, FENCED_INSTANCE, INCONSISTENT, NOT_FOUND = 27, 22
 class OldMember:
     """A member with the classic protocol: a cooperative consumer (KIP-429)."""
 
-    talk: ConsumerTalk
+    group_client: ConsumerGroupClient
     topic: Topic
     instance_id: str | None = None
     member_id: str = ""
@@ -53,7 +53,7 @@ class OldMember:
         owned = [OwnedPartitions(topic=self.topic.name, partitions=list(self.owned))] if self.owned else []
         subscription = ConsumerProtocolSubscription(topics=[self.topic.name], owned_partitions=owned)
         return JoinGroupRequest(
-            group_id=self.talk.group_id,
+            group_id=self.group_client.group_id,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=SESSION_MS,
             member_id=self.member_id,
@@ -64,12 +64,13 @@ class OldMember:
 
     def ask_to_join(self, protocol: str = PROTOCOL, session_ms: int = SESSION_MS) -> JoinGroupResponse:
         """Join as the coordinator requires: without an id first, then with the returned one."""
-        self.last = patiently(
-            lambda: self.talk.peer.ask(self.join_request(protocol, session_ms), JOIN_VERSION, JoinGroupResponse), lambda answer: answer.error_code
+        self.last = with_retries(
+            lambda: self.group_client.peer.ask(self.join_request(protocol, session_ms), JOIN_VERSION, JoinGroupResponse),
+            lambda answer: answer.error_code,
         )
         if self.last.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = self.last.member_id
-            self.last = self.talk.peer.ask(self.join_request(protocol, session_ms), JOIN_VERSION, JoinGroupResponse)
+            self.last = self.group_client.peer.ask(self.join_request(protocol, session_ms), JOIN_VERSION, JoinGroupResponse)
         return self.last
 
     def join(self) -> JoinGroupResponse:
@@ -82,7 +83,7 @@ class OldMember:
     def ask_to_sync(self, shares: dict[str, bytes] | None = None, protocol: str = PROTOCOL) -> SyncGroupResponse:
         """Send SyncGroup; the leader of a classic group sends all assignments."""
         asked = SyncGroupRequest(
-            group_id=self.talk.group_id,
+            group_id=self.group_client.group_id,
             generation_id=self.generation_id,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -90,7 +91,7 @@ class OldMember:
             protocol_name=protocol,
             assignments=[SyncGroupRequestAssignment(member_id=each, assignment=share) for each, share in (shares or {}).items()],
         )
-        return self.talk.peer.ask(asked, SYNC_VERSION, SyncGroupResponse)
+        return self.group_client.peer.ask(asked, SYNC_VERSION, SyncGroupResponse)
 
     def sync(self, shares: dict[str, bytes] | None = None) -> None:
         """Send SyncGroup, and take the assignment."""
@@ -112,12 +113,12 @@ class OldMember:
     def heartbeat(self, generation_id: int | None = None) -> int:
         """Send a heartbeat, and return the error."""
         asked = HeartbeatRequest(
-            group_id=self.talk.group_id,
+            group_id=self.group_client.group_id,
             generation_id=self.generation_id if generation_id is None else generation_id,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
-        return self.talk.peer.ask(asked, HEARTBEAT_VERSION, HeartbeatResponse).error_code
+        return self.group_client.peer.ask(asked, HEARTBEAT_VERSION, HeartbeatResponse).error_code
 
     def live(self) -> None:
         """Do what a client does next: revoke partitions that are no longer assigned, and rejoin on request."""
@@ -130,17 +131,17 @@ class OldMember:
                 self.sync()
 
 
-def old_group(talk: ConsumerTalk, topic: Topic, numbers: tuple[int, ...], instance_id: str | None = None) -> OldMember:
+def old_group(group_client: ConsumerGroupClient, topic: Topic, numbers: tuple[int, ...], instance_id: str | None = None) -> OldMember:
     """Return the only member of a classic group, with its assignment."""
-    member = OldMember(talk, topic, instance_id)
+    member = OldMember(group_client, topic, instance_id)
     member.join()
     member.lead((member, numbers))
     return member
 
 
-def shared(talk: ConsumerTalk, topic: Topic, wanted: list[tuple[int, ...]], old: list[OldMember], *new: str) -> list[Owned]:
+def shared(group_client: ConsumerGroupClient, topic: Topic, wanted: list[tuple[int, ...]], old: list[OldMember], *new: str) -> list[Owned]:
     """Keep classic members alive and let consumer members heartbeat until each owns its expected partitions; new ones join first."""
-    members = [talk.member(name, topic) for name in new]
+    members = [group_client.member(name, topic) for name in new]
     for member in members:
         member.join()
 
@@ -163,13 +164,13 @@ def shared(talk: ConsumerTalk, topic: Topic, wanted: list[tuple[int, ...]], old:
 )
 def upgraded(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1))
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1))
         generation_id = old.generation_id
-        member = talk.member("new", topic)
+        member = group_client.member("new", topic)
         member.join()
         expect_equal(member.owned.get(topic.topic_id, ()), (), "nothing is free yet")
-        found = described(talk)
+        found = described(group_client)
         kinds = {each.member_id: each.member_type for each in found.members}
         expect_equal(kinds, {old.member_id: CLASSIC_MEMBER, "new": CONSUMER_MEMBER}, "kinds of members")
         epochs = {each.member_id: each.member_epoch for each in found.members}
@@ -183,9 +184,9 @@ def upgraded(target: Target) -> None:
 )
 def mixed(target: Target) -> None:
     topic = target.topic(partitions=4)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1, 2, 3))
-        shared(talk, topic, [(0, 1), (2, 3)], [old], "new")
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1, 2, 3))
+        shared(group_client, topic, [(0, 1), (2, 3)], [old], "new")
         returned = (old.last.leader, old.last.protocol_name, len(old.last.members))
         expect_equal(returned, ("", PROTOCOL, 0), "leader, protocol and members in a JoinGroup response")
         expect_equal(old.heartbeat(), 0, "a heartbeat after the reconciliation")
@@ -194,11 +195,11 @@ def mixed(target: Target) -> None:
 @REQUIREMENTS.that(3, "a member with the classic protocol can join a consumer group, too", source="KIP-848", since=SINCE)
 def joins_late(target: Target) -> None:
     topic = target.topic(partitions=4)
-    with ConsumerTalk(target) as talk:
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        new = group_client.member("a", topic)
         new.join()
-        talk.settle(new, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
-        old = OldMember(talk, topic)
+        group_client.settle(new, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
+        old = OldMember(group_client, topic)
         old.join()
         old.sync()
         expect_equal(old.owned, (), "nothing is free yet")
@@ -219,23 +220,23 @@ def joins_late(target: Target) -> None:
 )
 def fenced(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        new = group_client.member("a", topic)
         new.join()
-        old, static = OldMember(talk, topic), OldMember(talk, topic, "instance")
+        old, static = OldMember(group_client, topic), OldMember(group_client, topic, "instance")
         old.join()
         static.join()
         expect_equal(old.heartbeat(old.generation_id - 1), ILLEGAL, "a heartbeat of another generation")
         old.generation_id += 5
         expect_equal(old.ask_to_sync().error_code, ILLEGAL, "a sync of another generation")
         old.generation_id -= 5
-        stranger = OldMember(talk, topic, member_id="stranger", generation_id=old.generation_id)
+        stranger = OldMember(group_client, topic, member_id="stranger", generation_id=old.generation_id)
         expect_equal((stranger.heartbeat(), stranger.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a heartbeat and a sync of a non-member")
-        twin = OldMember(talk, topic, "instance", member_id="twin", generation_id=static.generation_id)
+        twin = OldMember(group_client, topic, "instance", member_id="twin", generation_id=static.generation_id)
         expect_equal((twin.heartbeat(), twin.ask_to_join().error_code), (FENCED_INSTANCE, FENCED_INSTANCE), "a twin's heartbeat and join")
-        as_new = OldMember(talk, topic, member_id="a", generation_id=new.epoch)
+        as_new = OldMember(group_client, topic, member_id="a", generation_id=new.epoch)
         expect_equal((as_new.heartbeat(), as_new.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a consumer member that uses the classic protocol")
-        expect_equal(OldMember(talk, topic).ask_to_join("roundrobin").error_code, INCONSISTENT, "a join with another protocol only")
+        expect_equal(OldMember(group_client, topic).ask_to_join("roundrobin").error_code, INCONSISTENT, "a join with another protocol only")
         expect_equal(static.ask_to_sync(protocol="roundrobin").error_code, INCONSISTENT, "a sync with another protocol")
 
 
@@ -244,52 +245,52 @@ def fenced(target: Target) -> None:
 )
 def commits(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        new = group_client.member("a", topic)
         new.join()
-        old = OldMember(talk, topic)
+        old = OldMember(group_client, topic)
         old.join()
-        returned = [commit(talk, topic.name, old.member_id, old.generation_id, version=version) for version in (8, 9)]
+        returned = [commit(group_client, topic.name, old.member_id, old.generation_id, version=version) for version in (8, 9)]
         expect_equal(returned, [0, 0], "commits of versions 8 and 9")
-        returned = [commit(talk, topic.name, old.member_id, old.generation_id + step) for step in (1, -1)]
+        returned = [commit(group_client, topic.name, old.member_id, old.generation_id + step) for step in (1, -1)]
         expect_equal(returned, [ILLEGAL, ILLEGAL], "commits of another generation")
-        expect_equal(fetch(talk, topic.name, old.member_id, old.generation_id), (0, 5), "the fetched offset")
-        expect_equal(fetch(talk, topic.name, old.member_id, old.generation_id + 1)[0], ILLEGAL, "a fetch of another generation")
+        expect_equal(fetch(group_client, topic.name, old.member_id, old.generation_id), (0, 5), "the fetched offset")
+        expect_equal(fetch(group_client, topic.name, old.member_id, old.generation_id + 1)[0], ILLEGAL, "a fetch of another generation")
 
 
 @REQUIREMENTS.that(6, "classic members leave as before, and their partitions go to the others", source=MANAGER, since=SINCE)
 def leaves(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1))
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1))
+        new = group_client.member("a", topic)
         new.join()
-        returned = talk.classic.leave(talk.peer, old.member_id)
+        returned = group_client.classic.leave(group_client.peer, old.member_id)
         expect_equal([row.error_code for row in returned.members], [0], "leaving")
-        talk.settle(new, wanted=[{topic.topic_id: (0, 1)}])
-        returned = talk.classic.leave(talk.peer, old.member_id)
+        group_client.settle(new, wanted=[{topic.topic_id: (0, 1)}])
+        returned = group_client.classic.leave(group_client.peer, old.member_id)
         expect_equal([row.error_code for row in returned.members], [UNKNOWN], "leaving again")
 
 
 @REQUIREMENTS.that(7, "LeaveGroup removes consumer members, too; with the last of them the group is a classic one again", source=MANAGER, since=SINCE)
-def sent_away(target: Target) -> None:
+def removed_by_leave_group(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1))
-        talk.member("a", topic).join()
-        talk.member("b", topic, instance_id="instance").join()
-        returned = [talk.classic.leave(talk.peer, *each).members[0].error_code for each in (("a",), ("", "instance"))]
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1))
+        group_client.member("a", topic).join()
+        group_client.member("b", topic, instance_id="instance").join()
+        returned = [group_client.classic.leave(group_client.peer, *each).members[0].error_code for each in (("a",), ("", "instance"))]
         expect_equal(returned, [0, 0], "leaving by id and by instance")
-        expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group")
-        expect_equal(old.heartbeat(described_generation(talk)), REBALANCING, "a heartbeat of the classic member")
+        expect_equal(described(group_client).error_code, NOT_FOUND, "it is no consumer group")
+        expect_equal(old.heartbeat(described_generation(group_client)), REBALANCING, "a heartbeat of the classic member")
 
 
-def described_generation(talk: ConsumerTalk) -> int:
+def described_generation(group_client: ConsumerGroupClient) -> int:
     """Return the generation of a classic group: no API returns it, so it is found by heartbeats of its one member."""
-    group = talk.peer.ask(DescribeGroupsRequest(groups=[talk.group_id]), 5, DescribeGroupsResponse).groups[0]
+    group = group_client.peer.ask(DescribeGroupsRequest(groups=[group_client.group_id]), 5, DescribeGroupsResponse).groups[0]
     for generation_id in range(1, 20):
-        asked = HeartbeatRequest(group_id=talk.group_id, generation_id=generation_id, member_id=group.members[0].member_id)
-        if talk.peer.ask(asked, HEARTBEAT_VERSION, HeartbeatResponse).error_code != ILLEGAL:
+        asked = HeartbeatRequest(group_id=group_client.group_id, generation_id=generation_id, member_id=group.members[0].member_id)
+        if group_client.peer.ask(asked, HEARTBEAT_VERSION, HeartbeatResponse).error_code != ILLEGAL:
             return generation_id
     raise Unmet("no generation is the present one")
 
@@ -302,11 +303,11 @@ def described_generation(talk: ConsumerTalk) -> int:
 )
 def downgraded(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1))
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1))
+        new = group_client.member("a", topic)
         new.join()
-        shared_epoch = described(talk).group_epoch
+        shared_epoch = described(group_client).group_epoch
 
         def a_round() -> tuple[int, ...]:
             old.live()
@@ -314,10 +315,10 @@ def downgraded(target: Target) -> None:
             return old.owned
 
         settled(a_round, lambda found: len(found) == 1, "the assignment of the classic member")
-        expect_equal(commit(talk, topic.name, old.member_id, old.generation_id), 0, "a commit")
+        expect_equal(commit(group_client, topic.name, old.member_id, old.generation_id), 0, "a commit")
         expect_equal(new.leave().error_code, 0, "the consumer member leaves")
-        expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group")
-        found = talk.peer.ask(DescribeGroupsRequest(groups=[talk.group_id]), 5, DescribeGroupsResponse).groups[0]
+        expect_equal(described(group_client).error_code, NOT_FOUND, "it is no consumer group")
+        found = group_client.peer.ask(DescribeGroupsRequest(groups=[group_client.group_id]), 5, DescribeGroupsResponse).groups[0]
         returned = (found.group_state, found.protocol_type, [member.member_id for member in found.members])
         expect_equal(returned, ("PreparingRebalance", "consumer", [old.member_id]), "state, protocol and members")
         expect_equal(old.heartbeat(), REBALANCING, "a heartbeat")
@@ -325,7 +326,7 @@ def downgraded(target: Target) -> None:
         expect_equal((answer.leader, answer.protocol_name), (old.member_id, PROTOCOL), "the classic member is the leader")
         expect(answer.generation_id > shared_epoch, f"generation {answer.generation_id} does not follow epoch {shared_epoch}")
         old.lead((old, (0, 1)))
-        expect_equal(talk.classic.fetch(talk.peer, topic.name, [0])[0][0], 5, "the committed offsets")
+        expect_equal(group_client.classic.fetch(group_client.peer, topic.name, [0])[0][0], 5, "the committed offsets")
 
 
 @REQUIREMENTS.that(
@@ -333,34 +334,38 @@ def downgraded(target: Target) -> None:
 )
 def not_upgraded(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = OldMember(talk, topic)
+    with ConsumerGroupClient(target) as group_client:
+        old = OldMember(group_client, topic)
         old.join()
         expect_error(old.ask_to_sync({old.member_id: old.share_of((0, 1), b"mine")}).error_code, ErrorCode.NONE, "an assignment with user data")
-        found = talk.ask(member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[])
+        found = group_client.ask(
+            member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[]
+        )
         expect_equal(found.error_code, NOT_FOUND, "a heartbeat")
         expect_equal(old.heartbeat(), 0, "and nothing has happened")
-    with ConsumerTalk(target) as talk:
-        old = OldMember(talk, topic)
+    with ConsumerGroupClient(target) as group_client:
+        old = OldMember(group_client, topic)
         old.join()
         expect_error(old.ask_to_sync({old.member_id: b"no share"}).error_code, ErrorCode.NONE, "an assignment in an unknown format")
-        found = talk.ask(member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[])
+        found = group_client.ask(
+            member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[]
+        )
         expect_equal(found.error_code, NOT_FOUND, "a heartbeat")
 
 
 @REQUIREMENTS.that(10, "a static member changes protocols in its place, and back", source="KIP-345, KIP-848", since=SINCE)
-def static_goes_over(target: Target) -> None:
+def static_member_migrates(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        old = old_group(talk, topic, (0, 1), "instance")
-        new = talk.member("a", topic, instance_id="instance")
+    with ConsumerGroupClient(target) as group_client:
+        old = old_group(group_client, topic, (0, 1), "instance")
+        new = group_client.member("a", topic, instance_id="instance")
         new.join()
-        talk.settle(new, wanted=[{topic.topic_id: (0, 1)}])
-        expect_equal([each.member_id for each in described(talk).members], ["a"], "the members")
+        group_client.settle(new, wanted=[{topic.topic_id: (0, 1)}])
+        expect_equal([each.member_id for each in described(group_client).members], ["a"], "the members")
         expect_equal(old.heartbeat(), FENCED_INSTANCE, "a heartbeat of the fenced member")
-        back = OldMember(talk, topic, "instance")
+        back = OldMember(group_client, topic, "instance")
         answer = back.join()
-        expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group any more")
+        expect_equal(described(group_client).error_code, NOT_FOUND, "it is no consumer group any more")
         back.sync()
         expect_equal((back.owned, answer.leader), ((0, 1), ""), "its partitions, and the leader")
         expect_equal(back.heartbeat(), 0, "a heartbeat")
@@ -369,15 +374,15 @@ def static_goes_over(target: Target) -> None:
 @REQUIREMENTS.that(11, "a classic member that does not rejoin on request is removed after its session time-out", source=MANAGER, since=SINCE)
 def does_not_join(target: Target) -> None:
     topic = target.topic(partitions=2)
-    with ConsumerTalk(target) as talk:
-        new = talk.member("a", topic)
+    with ConsumerGroupClient(target) as group_client:
+        new = group_client.member("a", topic)
         new.join()
-        old = OldMember(talk, topic)
+        old = OldMember(group_client, topic)
         expect_error(old.ask_to_join(session_ms=6000).error_code, ErrorCode.NONE, "a join")
 
         def a_round() -> Owned:
             new.beat()
             return new.owned
 
-        settled(lambda: len(described(talk).members), lambda found: found == 1, "the end of its session", 12)
+        settled(lambda: len(described(group_client).members), lambda found: found == 1, "the end of its session", 12)
         settled(a_round, lambda found: found == {topic.topic_id: (0, 1)}, "the assignment of the other")

@@ -70,7 +70,7 @@ class NodeLost(OSError):
     """The node responded before, and no longer does."""
 
 
-def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
+def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
     """Run one check. A malformed response and a closed connection are results, too; a refused connection is an OSError."""
     started = time.monotonic()
     target.begin(seconds)
@@ -104,7 +104,7 @@ def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
     )
 
 
-def judge_all(
+def check_all(
     target: Target,
     requirements: Iterable[Requirement],
     release: str = "",
@@ -122,7 +122,7 @@ def judge_all(
             yield Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=why)
             continue
         before(requirement)
-        finding = judge(requirement, target, seconds)
+        finding = check(requirement, target, seconds)
         yield finding
         if finding.verdict is Verdict.UNMET:
             require_alive(target, requirement.label)

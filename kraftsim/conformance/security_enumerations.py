@@ -20,9 +20,9 @@ from kraftsim.conformance.security_rights import (
     as_alice,
     create,
     delete,
+    described_acls,
     require_authorizer,
     rule,
-    told,
 )
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
@@ -155,7 +155,7 @@ def filters(target: Target) -> None:
         expect_equal(_found(peer, name + "x", MATCHING), [_key(rules[1])], "DescribeAcls of a longer name")
     for each in rules:
         delete(target, each.resource_name)
-    settled(partial(told, target, rules[0]), lambda rows: not rows, "no rule")
+    settled(partial(described_acls, target, rules[0]), lambda rows: not rows, "no rule")
 
 
 def _number(of: AclCreation, field: str) -> int:

@@ -6,7 +6,7 @@ Kafka 3.9.1 and 4.1.2.
 """
 
 from kraftsim.conformance.expect import expect_equal
-from kraftsim.conformance.group_talk import GroupTalk
+from kraftsim.conformance.group_client import GroupClient
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_rights import GROUP, GROUP_FAILED, TOPIC_FAILED, TRANSACTION, TRANSACTION_FAILED, require_authorizer, rule, ruled
@@ -58,7 +58,7 @@ def committed(peer: Peer, group: str, names: list[str]) -> dict[str, int]:
 )
 def commits(target: Target) -> None:
     require_authorizer(target)
-    mine, other, group_client = target.topic().name, target.topic().name, GroupTalk(target)
+    mine, other, group_client = target.topic().name, target.topic().name, GroupClient(target)
     with ruled(target, rule(mine, READ)) as peer:
         expect_equal(committed(peer, group_client.group_id, [mine, other]), {mine: GROUP_FAILED, other: GROUP_FAILED}, "no permission for the group")
     with ruled(target, rule(group_client.group_id, READ, resource=GROUP), rule(mine, READ)) as peer:
@@ -70,7 +70,7 @@ def commits(target: Target) -> None:
 @REQUIREMENTS.that(2, "OffsetFetch needs DESCRIBE on the group and the topic; each group is authorized independently", source="KafkaApis")
 def fetches(target: Target) -> None:
     require_authorizer(target)
-    mine, other, group_client, foreign = target.topic().name, target.topic().name, GroupTalk(target), GroupTalk(target)
+    mine, other, group_client, foreign = target.topic().name, target.topic().name, GroupClient(target), GroupClient(target)
     with group_client.peer() as admin:
         expect_equal(group_client.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
     with ruled(target, rule(group_client.group_id, DESCRIBE, resource=GROUP), rule(mine, DESCRIBE)) as peer:
@@ -94,7 +94,7 @@ def fetches(target: Target) -> None:
 )
 def transactional(target: Target) -> None:
     require_authorizer(target)
-    topic, group_client, name = target.topic().name, GroupTalk(target), target.fresh_name("transaction")
+    topic, group_client, name = target.topic().name, GroupClient(target), target.fresh_name("transaction")
     rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")]
     asked = TxnOffsetCommitRequest(
         transactional_id=name,
@@ -117,7 +117,7 @@ def transactional(target: Target) -> None:
 @REQUIREMENTS.that(4, "OffsetDelete needs DELETE on the group, and READ on the topics", source="KafkaApis")
 def deletions(target: Target) -> None:
     require_authorizer(target)
-    mine, other, group_client = target.topic().name, target.topic().name, GroupTalk(target)
+    mine, other, group_client = target.topic().name, target.topic().name, GroupClient(target)
     with group_client.peer() as admin:
         expect_equal(group_client.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
     rows = [OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]) for name in (mine, other)]
@@ -133,7 +133,7 @@ def deletions(target: Target) -> None:
 @REQUIREMENTS.that(5, "a member of a consumer group needs READ on the group, and DESCRIBE on its topics", source="KIP-848", since="4.0")
 def members(target: Target) -> None:
     require_authorizer(target)
-    topic, group_client = target.topic().name, GroupTalk(target)
+    topic, group_client = target.topic().name, GroupClient(target)
     asked = ConsumerGroupHeartbeatRequest(
         group_id=group_client.group_id,
         member_id="a",

@@ -27,11 +27,11 @@ from kraftsim.conformance.security_rights import (
     CLUSTER_FAILED,
     CLUSTER_NAME,
     TOPIC_FAILED,
+    described_acls,
     require_authorizer,
     revoke,
     rule,
     ruled,
-    told,
 )
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
@@ -157,7 +157,7 @@ def own_right_deleted(target: Target) -> None:
 
         settled(partial(errors, nothing_deleted(target)), lambda found: not found[0], "the permission to delete ACLs")
         expect_equal(errors(DeleteAclsRequest(filters=[own])), (0, 1), "DeleteAcls of its own ACL: error, deleted ACLs")
-        settled(partial(told, target, may_alter), lambda rows: not rows, "no rule")
+        settled(partial(described_acls, target, may_alter), lambda rows: not rows, "no rule")
         found = settled(partial(errors, nothing_deleted(target)), lambda found: bool(found[0]), "a refusal")
         expect_equal(found, (CLUSTER_FAILED, 0), "the next DeleteAcls")
 

@@ -6,9 +6,9 @@ Source: kafka.server.KafkaApis; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from kraftsim.conformance.batches import batch, produce
-from kraftsim.conformance.consumer_talk import ConsumerTalk
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient
 from kraftsim.conformance.expect import expect_equal
-from kraftsim.conformance.group_talk import JOIN_VERSION, SYNC_VERSION, GroupTalk, patiently
+from kraftsim.conformance.group_client import JOIN_VERSION, SYNC_VERSION, GroupClient, with_retries
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_rights import GROUP, GROUP_FAILED, TOPIC_FAILED, as_alice, create, require_authorizer, revoke, rule, ruled
@@ -36,14 +36,14 @@ SEVERAL_LEAVE_SINCE = 3
 FETCH_VERSION, WAIT_MS = 11, 15_000
 
 
-def described(group_client: GroupTalk) -> tuple[str, int]:
+def described(group_client: GroupClient) -> tuple[str, int]:
     """Return the state of the group and the number of its members, as a super user sees them."""
     with group_client.peer() as peer:
         group = peer.ask(DescribeGroupsRequest(groups=[group_client.group_id]), 4, DescribeGroupsResponse).groups[0]
     return group.group_state, len(group.members)
 
 
-def errors_of_member(group_client: GroupTalk, peer: Peer, joined: JoinGroupResponse, topic: Topic) -> dict[str, int]:
+def errors_of_member(group_client: GroupClient, peer: Peer, joined: JoinGroupResponse, topic: Topic) -> dict[str, int]:
     """Send every request of a member, in every version; return the errors."""
     target, member_id, generation_id = group_client.target, joined.member_id, joined.generation_id
     found = {}
@@ -70,7 +70,7 @@ def errors_of_member(group_client: GroupTalk, peer: Peer, joined: JoinGroupRespo
 @REQUIREMENTS.that(1, "without READ on its group every request of a member returns GROUP_AUTHORIZATION_FAILED; it stays a member", source="KafkaApis")
 def member_revoked(target: Target) -> None:
     require_authorizer(target)
-    topic, group_client = target.topic(), GroupTalk(target)
+    topic, group_client = target.topic(), GroupClient(target)
     may_read = rule(group_client.group_id, READ, resource=GROUP)
     with ruled(target, may_read, rule(topic.name, READ)) as peer:
         joined = group_client.joined_alone(peer)
@@ -95,7 +95,7 @@ def member_revoked(target: Target) -> None:
 )
 def waiting_member_revoked(target: Target) -> None:
     require_authorizer(target)
-    group_client = GroupTalk(target)
+    group_client = GroupClient(target)
     may_read = rule(group_client.group_id, READ, resource=GROUP)
     with group_client.peer() as leader, ruled(target, may_read) as peer:
         first = group_client.joined_alone(leader)
@@ -130,15 +130,15 @@ def waiting_member_revoked(target: Target) -> None:
 def consumer_revoked(target: Target) -> None:
     require_authorizer(target)
     topic = target.topic()
-    with ConsumerTalk(target) as group_client:
+    with ConsumerGroupClient(target) as group_client:
         may_read, may_describe = rule(group_client.group_id, READ, resource=GROUP), rule(topic.name, DESCRIBE)
         beat = ConsumerGroupHeartbeatRequest(group_id=group_client.group_id, member_id="a")
         named = ConsumerGroupHeartbeatRequest(group_id=group_client.group_id, member_id="a", rebalance_timeout_ms=WAIT_MS)
         named.subscribed_topic_names, named.topic_partitions = [topic.name], []
         leave = ConsumerGroupHeartbeatRequest(group_id=group_client.group_id, member_id="a", member_epoch=-1)
 
-        def error(asker: Peer, asked: ConsumerGroupHeartbeatRequest, version: int = 1) -> int:
-            answer = patiently(lambda: asker.ask(asked, version, ConsumerGroupHeartbeatResponse), lambda found: found.error_code)
+        def error(requester: Peer, asked: ConsumerGroupHeartbeatRequest, version: int = 1) -> int:
+            answer = with_retries(lambda: requester.ask(asked, version, ConsumerGroupHeartbeatResponse), lambda found: found.error_code)
             beat.member_epoch = named.member_epoch = max(beat.member_epoch, answer.member_epoch)
             return answer.error_code
 

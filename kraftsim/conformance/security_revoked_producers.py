@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
 from kraftsim.conformance.expect import expect_equal
-from kraftsim.conformance.group_talk import GroupTalk, patiently
+from kraftsim.conformance.group_client import GroupClient, with_retries
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_rights import (
@@ -28,7 +28,7 @@ from kraftsim.conformance.security_rights import (
     ruled,
 )
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.conformance.transaction_asking import BUSY, TIMEOUT_MS, Producer, TransactionalId, partitions_of, topics_of
+from kraftsim.conformance.transactional_id import BUSY, TIMEOUT_MS, Producer, TransactionalId, partitions_of, topics_of
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -158,13 +158,13 @@ def begun(target: Target) -> Work:
         producer=transactional_id.producer(),
         topic=target.topic(),
         other=target.topic(),
-        group_id=GroupTalk(target).group_id,
+        group_id=GroupClient(target).group_id,
     )
 
 
 def opened(work: Work, peer: Peer) -> None:
     """Begin the transaction as alice: partitions, one batch, the group's offsets."""
-    added = patiently(lambda: work.added(peer), lambda errors: errors[0], BUSY)
+    added = with_retries(lambda: work.added(peer), lambda errors: errors[0], BUSY)
     expect_equal(added, [0, 0], "AddPartitionsToTxn")
     expect_equal(work.produced(peer, 0), 0, "Produce")
     expect_equal(work.offsets_added(peer), 0, "AddOffsetsToTxn")
@@ -255,7 +255,7 @@ def idempotent(target: Target) -> None:
 
     def id_error(peer: Peer) -> int:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
-        return patiently(lambda: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code, BUSY).error_code
+        return with_retries(lambda: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code, BUSY).error_code
 
     with ruled(target, may_write, anywhere) as peer:
         expect_equal((id_error(peer), error(peer, 0)), (0, 0), "InitProducerId, Produce with both ACLs")

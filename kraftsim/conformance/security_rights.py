@@ -83,11 +83,11 @@ def create(target: Target, *rules: AclCreation) -> list[tuple[int, str | None]]:
     found = [(row.error_code, row.error_message) for row in answer.results]
     for made, (error, _) in zip(rules, found, strict=True):
         if not error:
-            settled(partial(told, target, made), lambda rows: len(rows) > 0, f"a rule about {made.resource_name}")
+            settled(partial(described_acls, target, made), lambda rows: len(rows) > 0, f"a rule about {made.resource_name}")
     return found
 
 
-def told(target: Target, of: AclCreation) -> list[tuple[str, int]]:
+def described_acls(target: Target, of: AclCreation) -> list[tuple[str, int]]:
     """Return the broker's description of an ACL."""
     asked = DescribeAclsRequest(
         resource_type_filter=of.resource_type,
@@ -137,7 +137,7 @@ def revoke(target: Target, *rules: AclCreation) -> None:
     found = [(row.error_code, len(row.matching_acls)) for row in answer.filter_results]
     expect_equal(found, [(0, 1)] * len(rules), "DeleteAcls: error and number of deleted ACLs")
     for each in rules:
-        settled(partial(told, target, each), lambda rows: not rows, f"no ACL for {each.resource_name}")
+        settled(partial(described_acls, target, each), lambda rows: not rows, f"no ACL for {each.resource_name}")
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def ruled(target: Target, *rules: AclCreation) -> Iterator[Peer]:
             for made in rules:
                 delete(target, made.resource_name, principal=made.principal)
             for made in rules:
-                settled(partial(told, target, made), lambda rows: not rows, f"no ACL for {made.resource_name}")
+                settled(partial(described_acls, target, made), lambda rows: not rows, f"no ACL for {made.resource_name}")
 
 
 def produced(peer: Peer, topic: Topic, acks: int = -1) -> int:
@@ -342,7 +342,7 @@ def rules_are_checked(target: Target) -> None:
     good = rule(target.fresh_name(), AclOperation.READ)
     expect_equal(create(target, good, good), [(0, "")] * 2, "the same ACL twice")
     expect_equal(create(target, good), [(0, "")], "an existing ACL")
-    expect_equal(told(target, good), [(ALICE, int(AclOperation.READ))], "its description")
+    expect_equal(described_acls(target, good), [(ALICE, int(AclOperation.READ))], "its description")
     invalid = int(ErrorCode.INVALID_REQUEST)
     rows: list[tuple[AclCreation, str]] = [
         (rule("other", AclOperation.ALTER, resource=CLUSTER), "The only valid name for the CLUSTER resource is kafka-cluster"),
@@ -372,7 +372,7 @@ def deletions(target: Target) -> None:
     for pattern, expected in ((PREFIXED, []), (AclPatternType.MATCH, [int(AclOperation.READ), int(AclOperation.WRITE)]), (AclPatternType.ANY, [])):
         result = delete(target, name, pattern).filter_results[0]
         expect_equal((result.error_code, sorted(row.operation for row in result.matching_acls)), (0, expected), f"DeleteAcls by {pattern.name}")
-    settled(lambda: told(target, literal), lambda rows: not rows, "no rule")
+    settled(lambda: described_acls(target, literal), lambda rows: not rows, "no rule")
 
 
 @REQUIREMENTS.that(

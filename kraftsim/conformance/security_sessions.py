@@ -10,7 +10,7 @@ from kraftsim.conformance.expect import expect_equal
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_login import log_in, sasl_peer
-from kraftsim.conformance.security_rights import ALICE, TOPIC_FAILED, create, delete, produced, require_authorizer, rule, ruled, told
+from kraftsim.conformance.security_rights import ALICE, TOPIC_FAILED, create, delete, described_acls, produced, require_authorizer, rule, ruled
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
 from protocol.acls import AclOperation
@@ -109,7 +109,7 @@ def right_changed(target: Target) -> None:
             expect_equal(sorted(session.found(alice)), sorted([(mine.name, 0, 1), (other.name, 0, 1)]), "with an ACL that was added")
             for topic in topics:
                 delete(target, topic.name, principal=ALICE)
-                settled(partial(told, target, rule(topic.name, READ)), lambda rows: not rows, "no rule")
+                settled(partial(described_acls, target, rule(topic.name, READ)), lambda rows: not rows, "no rule")
             found = sorted(session.found(alice))
             expect_equal(found, sorted([(mine.name, *REFUSED), (other.name, *REFUSED)]), "without any ACL")
 

@@ -4,12 +4,12 @@ Source: KIP-98, KIP-664, KIP-890; KafkaApis.
 """
 
 from kraftsim.conformance.expect import expect_equal, expect_error
-from kraftsim.conformance.group_talk import find_coordinator
+from kraftsim.conformance.group_client import find_coordinator
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.security_rights import GROUP, TRANSACTION, require_authorizer, rule, ruled
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_asking import Partitions, Producer, TransactionalId, partitions_of, topics_of
+from kraftsim.conformance.transactional_id import Partitions, Producer, TransactionalId, partitions_of, topics_of
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from kraftsim.conformance.emulated_broker import throw_away_broker
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
-from kraftsim.conformance.k32_describe_configs import told
+from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.conformance.throw_away import throw_away_broker
 from kraftsim.conformance.tiered_topics import (
     BATCHES_EACH,
     ENABLE,
@@ -131,7 +131,7 @@ def no_store(target: Target) -> None:
 def defaults(target: Target) -> None:
     topic = target.topic()
     for key, value in ((ENABLE, "false"), ("local.retention.ms", "-2"), ("local.retention.bytes", "-2")):
-        row = told(target, ConfigResourceType.TOPIC, topic.name, key)
+        row = described_config(target, ConfigResourceType.TOPIC, topic.name, key)
         expect_equal((row.value, row.config_source), (value, 5), f"{key} and where it comes from")
 
 
@@ -204,7 +204,11 @@ def copy_disabled(target: Target) -> None:
     topic = new_archived_topic(target)
     wish = {"remote.log.copy.disable": "true", "local.retention.bytes": "-2"}
     expect_error(_set(target, topic.name, wish)[0], ErrorCode.NONE, "remote.log.copy.disable=true")
-    settled(lambda: told(target, ConfigResourceType.TOPIC, topic.name, "remote.log.copy.disable").value, lambda value: value == "true", "the change")
+    settled(
+        lambda: described_config(target, ConfigResourceType.TOPIC, topic.name, "remote.log.copy.disable").value,
+        lambda value: value == "true",
+        "the change",
+    )
     before = listed(target, topic, LATEST_TIERED_TIMESTAMP).offset
     fill(target, topic, END + 1, 2 * BATCHES_EACH)
     expect_error(_set(target, topic.name, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})[0], ErrorCode.NONE, "copying again")
@@ -350,12 +354,12 @@ def deleted_topic(target: Target) -> None:
     with target.peer() as peer:
         answer = peer.ask(asked, version, DeleteTopicsResponse)
     expect_error(answer.responses[0].error_code, ErrorCode.NONE, "deleting it")
-    again = settled(lambda: created_again(target, topic.name), lambda code: code != ErrorCode.TOPIC_ALREADY_EXISTS, "a free name")
+    again = settled(lambda: recreate(target, topic.name), lambda code: code != ErrorCode.TOPIC_ALREADY_EXISTS, "a free name")
     expect_error(again, ErrorCode.NONE, "a topic of the same name")
     expect_equal(listed(target, target.led_topic(topic.name, 1), LATEST_TIERED_TIMESTAMP).offset, -1, "the remote data of the new one")
 
 
-def created_again(target: Target, name: str) -> int:
+def recreate(target: Target, name: str) -> int:
     """Create a tiered topic with a name; return the error."""
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in TIERED.items()]
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
@@ -384,11 +388,11 @@ def _set_for_brokers(target: Target, key: str, value: str) -> None:
         answer = peer.ask(asked, target.newest(ApiKey.INCREMENTAL_ALTER_CONFIGS), IncrementalAlterConfigsResponse)
     expect_error(answer.responses[0].error_code, ErrorCode.NONE, f"{key}={value}")
     broker = str(own_broker_id(target))
-    settled(lambda: told(target, ConfigResourceType.BROKER, broker, key).value, lambda seen: seen == value, f"{key}={value}")
+    settled(lambda: described_config(target, ConfigResourceType.BROKER, broker, key).value, lambda seen: seen == value, f"{key}={value}")
 
 
 @REQUIREMENTS.that(21, "uploads are throttled by a dynamic quota; the first one is always permitted", source="KIP-956", since="3.9")
-def copies_held_back(target: Target) -> None:
+def uploads_throttled(target: Target) -> None:
     need_remote_store(target)
     with _limited(target, "remote.log.manager.copy.max.bytes.per.second"):
         topic = target.topic(configs=TIERED, name=target.fresh_name("tiered"))

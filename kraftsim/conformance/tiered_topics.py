@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from kraftsim.conformance.batches import produce
 from kraftsim.conformance.expect import Inapplicable, expect_error
-from kraftsim.conformance.k32_describe_configs import told
+from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
@@ -47,7 +47,7 @@ def has_remote_store(target: Target) -> bool:
     """Return whether the node has remote storage; a release without tiered storage has none."""
     if ApiKey.DESCRIBE_CONFIGS not in target.ranges():
         return False
-    row = told(target, ConfigResourceType.BROKER, str(own_broker_id(target)), SYSTEM)
+    row = described_config(target, ConfigResourceType.BROKER, str(own_broker_id(target)), SYSTEM)
     return row.value == "true"
 
 

@@ -98,7 +98,7 @@ def header_of_the_future(target: Target) -> None:
 
 
 @REQUIREMENTS.that(7, "after an unsupported version the same connection serves a lower one", source="KIP-511: the client retries")
-def again_after_a_refusal(target: Target) -> None:
+def lower_version_after_unsupported(target: Target) -> None:
     with target.peer() as peer:
         for number in range(3):
             answer_on(peer, head(ApiKey.API_VERSIONS, UNBORN_VERSION, number) + NO_TAGS, "a version that is too high")
@@ -122,7 +122,7 @@ def negotiation_is_no_duty(target: Target) -> None:
 
 
 @REQUIREMENTS.that(10, "ApiVersions may be sent at any time, and repeatedly", source="KafkaApis.handleApiVersionsRequest")
-def asked_again(target: Target) -> None:
+def sent_repeatedly(target: Target) -> None:
     with target.peer() as peer:
         for number in range(3):
             answer_on(peer, metadata(number), "Metadata")
@@ -155,7 +155,7 @@ def legal_software_names(target: Target) -> None:
 
 
 @REQUIREMENTS.that(13, "after an invalid software name the connection stays usable", source=IS_VALID)
-def goes_on_after_an_illegal_name(target: Target) -> None:
+def usable_after_invalid_name(target: Target) -> None:
     answers(target, {"an illegal software name": api_versions_3(name=b"\x02-")})
 
 

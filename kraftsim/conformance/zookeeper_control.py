@@ -23,7 +23,7 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsRe
 REQUIREMENTS = Requirements("zookeeper", 1, "Controller requests to brokers")
 KRAFT_ONLY = (ApiKey.UNREGISTER_BROKER, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT)
 STALE_EPOCH = 0
-NOBODY = -1
+UNKNOWN_ID = -1
 FIRST_WITH_BROKER_EPOCH = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
 ANY_BROKER_EPOCH = -1
 EARLIER_BROKER_EPOCH = 0
@@ -39,17 +39,17 @@ def _controller_requests(target: Target, controller_epoch: int, broker_epoch: in
     for version in target.versions(ApiKey.UPDATE_METADATA):
         epoch = broker_epoch if version >= FIRST_WITH_BROKER_EPOCH[ApiKey.UPDATE_METADATA] else ANY_BROKER_EPOCH
         with target.peer() as peer:
-            asked = UpdateMetadataRequest(controller_id=NOBODY, controller_epoch=controller_epoch, broker_epoch=epoch)
+            asked = UpdateMetadataRequest(controller_id=UNKNOWN_ID, controller_epoch=controller_epoch, broker_epoch=epoch)
             yield "UpdateMetadata", version, peer.ask(asked, version, UpdateMetadataResponse).error_code
     for version in target.versions(ApiKey.LEADER_AND_ISR):
         epoch = broker_epoch if version >= FIRST_WITH_BROKER_EPOCH[ApiKey.LEADER_AND_ISR] else ANY_BROKER_EPOCH
         with target.peer() as peer:
-            asked_more = LeaderAndIsrRequest(controller_id=NOBODY, controller_epoch=controller_epoch, broker_epoch=epoch)
+            asked_more = LeaderAndIsrRequest(controller_id=UNKNOWN_ID, controller_epoch=controller_epoch, broker_epoch=epoch)
             yield "LeaderAndIsr", version, peer.ask(asked_more, version, LeaderAndIsrResponse).error_code
     for version in target.versions(ApiKey.STOP_REPLICA):
         epoch = broker_epoch if version >= FIRST_WITH_BROKER_EPOCH[ApiKey.STOP_REPLICA] else ANY_BROKER_EPOCH
         with target.peer() as peer:
-            asked_less = StopReplicaRequest(controller_id=NOBODY, controller_epoch=controller_epoch, broker_epoch=epoch)
+            asked_less = StopReplicaRequest(controller_id=UNKNOWN_ID, controller_epoch=controller_epoch, broker_epoch=epoch)
             yield "StopReplica", version, peer.ask(asked_less, version, StopReplicaResponse).error_code
 
 
@@ -74,7 +74,7 @@ def deposed(target: Target) -> None:
 
 
 @REQUIREMENTS.that(3, "a request for an earlier broker epoch is rejected with STALE_BROKER_EPOCH, before any other check", source="KIP-380")
-def earlier_life(target: Target) -> None:
+def earlier_broker_epoch(target: Target) -> None:
     _in_zookeeper(target)
     firsts = {key.name.title().replace("_", ""): first for key, first in FIRST_WITH_BROKER_EPOCH.items()}
     firsts["LeaderAndIsr"] = FIRST_WITH_BROKER_EPOCH[ApiKey.LEADER_AND_ISR]

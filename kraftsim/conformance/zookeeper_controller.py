@@ -28,7 +28,7 @@ from protocol.messages.k56_alter_partition import (
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 REQUIREMENTS = Requirements("zookeeper", 3, "Broker requests to the controller")
-NOBODY = -1
+UNKNOWN_ID = -1
 NO_EPOCH = -1
 UNKNOWN_BROKER = 4711
 HIGHEST_EPOCH = 2**62
@@ -57,7 +57,7 @@ def _controller(target: Target) -> Controller:
         low, high = 0, HIGHEST_EPOCH
         while low < high:
             middle = (low + high) // 2
-            asked = UpdateMetadataRequest(controller_id=NOBODY, controller_epoch=STALE_CONTROLLER, broker_epoch=middle)
+            asked = UpdateMetadataRequest(controller_id=UNKNOWN_ID, controller_epoch=STALE_CONTROLLER, broker_epoch=middle)
             error = peer.ask(asked, target.newest(ApiKey.UPDATE_METADATA), UpdateMetadataResponse).error_code
             expect(error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH), f"an epoch is asked for, and the answer is {error}")
             low, high = (middle + 1, high) if error == ErrorCode.STALE_BROKER_EPOCH else (low, middle)
@@ -87,7 +87,7 @@ def unknown_broker_stops(target: Target) -> None:
 @REQUIREMENTS.that(
     2, "ControlledShutdown with an earlier broker epoch is rejected with STALE_BROKER_EPOCH", source="KIP-380; KafkaController.doControlledShutdown"
 )
-def earlier_life_stops(target: Target) -> None:
+def shutdown_of_earlier_epoch(target: Target) -> None:
     controller = _controller(target)
     for version in target.versions(ApiKey.CONTROLLED_SHUTDOWN, since=EPOCHS_SINCE):
         for epoch in (0, controller.epoch - 1):
@@ -124,7 +124,7 @@ def unknown_broker_asks(target: Target) -> None:
 
 
 @REQUIREMENTS.that(5, "a request with another broker epoch, lower or higher, gets no ids: STALE_BROKER_EPOCH", source="KIP-730; KIP-380", since="3.0")
-def another_life_asks(target: Target) -> None:
+def ids_for_other_epoch(target: Target) -> None:
     controller = _controller(target)
     for epoch in (NO_EPOCH, controller.epoch - 1, controller.epoch + 1):
         answer = _allocate(target, controller.broker_id, epoch)
@@ -180,7 +180,7 @@ class _Partition:
 @REQUIREMENTS.that(
     6, "AlterPartition with another broker epoch, lower or higher, is rejected with STALE_BROKER_EPOCH", source="KIP-497; KIP-380", since="2.8"
 )
-def another_life_alters(target: Target) -> None:
+def alter_with_other_epoch(target: Target) -> None:
     partition = _Partition(target)
     epoch = partition.controller.epoch
     for version in target.versions(ApiKey.ALTER_PARTITION):

@@ -6,10 +6,10 @@ Source: KIP-866, KAFKA-14805, ClusterControlManager.registerBroker, QuorumContro
 Kafka 3.9.1.
 """
 
+from kraftsim.conformance.emulated_broker import throw_away_broker
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.throw_away import throw_away_broker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse

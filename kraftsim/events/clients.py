@@ -38,7 +38,7 @@ class RecordAcknowledged(Event):
     offset: int
 
 
-class RecordCalledDuplicate(Event):
+class RecordReportedDuplicate(Event):
     """A leader answered DUPLICATE_SEQUENCE_NUMBER for the batch of this record, and the client counts it as acknowledged.
 
     `base_sequence` is that of the batch. Brokers of Apache Kafka do not send this error since 1.0; the variant of KIP-758 does.

@@ -101,7 +101,7 @@ class OffsetForgotten(Event):
     partition: int
 
 
-class OffsetTold(Event):
+class OffsetReturned(Event):
     """A client fetched a committed offset: -1 if there is none, or error_code is the reason why it is not returned."""
 
     coordinator_partition: int

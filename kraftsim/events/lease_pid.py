@@ -59,7 +59,7 @@ class LeasedPartitionLed(Event):
     end_offset: int
 
 
-class LeasedLogCut(Event):
+class LeasedLogTruncated(Event):
     """A follower's log diverged from its leader's, and was truncated."""
 
     topic: str

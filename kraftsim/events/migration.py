@@ -65,7 +65,7 @@ class ProducerIdBlockMirrored(Event):
     last_producer_id: int
 
 
-class BrokersTold(Event):
+class BrokersNotified(Event):
     """Requests to brokers in ZooKeeper mode were sent."""
 
     controller_epoch: int

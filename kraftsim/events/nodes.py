@@ -54,7 +54,7 @@ class LogRecovered(Event):
     topic: str
     partition: int
     next_offset: int
-    cut_bytes: int
+    truncated_bytes: int
     clean: bool
 
 

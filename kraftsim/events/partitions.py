@@ -128,7 +128,7 @@ class PartitionTruncated(Event):
     high_watermark: int
 
 
-class CopyingFailed(Event):
+class ReplicationFailed(Event):
     """A follower could not fetch from its leader, and backs off or stops; reason is the cause."""
 
     topic: str

@@ -37,11 +37,11 @@ class ElectionLost(Event):
     pause_ms: int
 
 
-class LeaderUnheard(Event):
-    """A leader resigns because it received no fetch from a majority of the voters for too long. `heard_count`: voters that fetched, with itself."""
+class CheckQuorumFailed(Event):
+    """A leader resigns because no majority of the voters fetched for too long. `reachable_count`: voters that fetched, with itself."""
 
     leader_epoch: int
-    heard_count: int
+    reachable_count: int
     voter_count: int
     kraft_version: int
 
@@ -75,7 +75,7 @@ class VoteAnswered(Event):
     is_pre_vote: bool
 
 
-class VoteTold(Event):
+class VoteSent(Event):
     """A voter announced a durable vote: in its answer to a candidate, or, for itself, before it requests votes."""
 
     leader_epoch: int
@@ -101,7 +101,7 @@ class HighWatermarkMoved(Event):
     is_leader: bool
 
 
-class HighWatermarkTold(Event):
+class HighWatermarkReported(Event):
     """A leader returned a high watermark to a fetching replica for the first time."""
 
     leader_epoch: int

@@ -26,7 +26,7 @@ class PhaseBegan(Event):
 class OnlyRetriableErrorsExpected(Event):
     """From here on clients must receive only retriable errors, whatever happens to the nodes: the scenario declares it."""
 
-    story: str
+    scenario: str
 
 
 class FaultArmed(Event):
@@ -37,7 +37,7 @@ class FaultArmed(Event):
     trigger: str
 
 
-class FaultFired(Event):
+class FaultInjected(Event):
     """A fault was injected at a target."""
 
     fault: str
@@ -52,7 +52,7 @@ class FaultEnded(Event):
     target: str
 
 
-class FaultBit(Event):
+class FaultTookEffect(Event):
     """A fault is effective: for example, bytes were lost, or a connection with requests in flight was reset."""
 
     fault: str

@@ -34,4 +34,4 @@ class ZookeeperRecovered(Event):
     zxid: int
     znodes: int
     sessions: int
-    cut_bytes: int
+    truncated_bytes: int

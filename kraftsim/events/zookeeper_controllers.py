@@ -24,14 +24,14 @@ class ZookeeperControllerResigned(Event):
     reason: str
 
 
-class BrokerCame(Event):
+class BrokerJoined(Event):
     """A controller sees a broker, or another incarnation of it."""
 
     broker_id: int
     broker_epoch: int
 
 
-class BrokerWent(Event):
+class BrokerLeft(Event):
     """A controller sees that a broker is gone."""
 
     broker_id: int

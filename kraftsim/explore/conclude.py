@@ -22,7 +22,7 @@ class Ending:
     verdicts: Sequence[Verdict]
     trouble: str | None
     faults: FaultCounts
-    played: Sequence[str]
+    finished: Sequence[str]
     left_out: Sequence[str]
     event_count: int
     seconds: float
@@ -65,7 +65,7 @@ def _record(request: RunRequest, spec: ClusterSpec, ending: Ending, outcome: str
         mode=request.mode.value,
         seed=request.seed,
         releases={node.name: node.properties["kraftsim.release"] for node in spec.nodes()},
-        faults=tuple(ending.played),
+        faults=tuple(ending.finished),
         faults_left_out=tuple(ending.left_out),
         bugs=request.bugs,
         settings=dict(spec.settings),

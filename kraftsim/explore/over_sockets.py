@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
-from kraftsim.cluster.field_schedule import can_play, follows_frames, wants_proxy
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
-from kraftsim.cluster.real_stage import RealStage
-from kraftsim.cluster.scenario import Mode, StoryFailed
+from kraftsim.cluster.scenario import Mode, ScenarioFailed
+from kraftsim.cluster.socket_environment import SocketEnvironment
+from kraftsim.cluster.socket_fault_schedule import can_inject, follows_frames, wants_proxy
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultBit, FaultFired, RunEnded, RunStarted
+from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
+from kraftsim.explore.check_run import Noted, check_run, read_events
 from kraftsim.explore.conclude import Ending, FaultCounts, conclude
-from kraftsim.explore.judge import Noted, judge, read_events
 from kraftsim.explore.record import wall_text
 from kraftsim.explore.request import ANY_PORT, RunRequest
 from kraftsim.explore.result import RunResult
@@ -30,34 +30,34 @@ FINAL = "final"
 """The log, beside those of the nodes, with the final content of the disks."""
 
 
-def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
+def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     """Run the scenario on free ports of this machine."""
     schedule = request.schedule()
-    injected = [fault for fault in schedule if can_play(fault, request.mode)]
+    injected = [fault for fault in schedule if can_inject(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
     spec = replace(spec, behind_proxy=wants_proxy(injected))
     directory.create()
     kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
     cluster = kind(spec, directory, follows_frames=follows_frames(injected))
-    stage = RealStage(cluster, request.mode, directory, injected, request.work())
+    stage = SocketEnvironment(cluster, request.mode, directory, injected, request.work())
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:
-        stage.note(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
-        asyncio.run(_play(request, cluster, stage))
-    except (StoryFailed, ClusterFailed, TimeoutError) as failure:
+        stage.emit(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
+        asyncio.run(_run(request, cluster, stage))
+    except (ScenarioFailed, ClusterFailed, TimeoutError) as failure:
         trouble = f"{type(failure).__name__}: {failure}"
     seconds = stage.now_seconds()
-    stage.note(RunEnded(outcome="ok" if trouble is None else "failed"))
+    stage.emit(RunEnded(outcome="ok" if trouble is None else "failed"))
     stage.close()
     _emit_final_logs(spec, directory, cluster.started_ns)
     entries = read_events(directory.events)
     ending = Ending(
-        verdicts=judge(entries, request.scenario.must_exercise),
+        verdicts=check_run(entries, request.scenario.must_exercise),
         trouble=trouble,
         faults=_counts(schedule, entries),
-        played=[str(fault) for fault in injected],
+        finished=[str(fault) for fault in injected],
         left_out=[str(fault) for fault in schedule if fault not in injected],
         event_count=len(entries),
         seconds=seconds,
@@ -66,10 +66,10 @@ def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult
     return conclude(request, spec, ending, directory)
 
 
-async def _play(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: RealStage) -> None:
+async def _run(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: SocketEnvironment) -> None:
     async with asyncio.timeout(request.scenario.limit_seconds), cluster:
         try:
-            await request.scenario.play(stage)
+            await request.scenario.run(stage)
         finally:
             await stage.leave()
 
@@ -86,7 +86,7 @@ def _emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int
         started_ns=started_ns,
     )
     for event in [*final_events(directory, spec.broker_names), *final_metadata(directory, spec.controller_names)]:
-        world.note(event)
+        world.emit(event)
     world.close()
 
 
@@ -112,7 +112,7 @@ def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[
 
 def _counts(schedule: Sequence[Fault], entries: Sequence[Noted]) -> FaultCounts:
     """Return armed, fired and effective counts by kind. Faults of the schedule that this mode does not support are armed and never fire."""
-    fired = [event.fault for _, event in entries if isinstance(event, FaultFired)]
-    effective = [event.fault for _, event in entries if isinstance(event, FaultBit)]
+    fired = [event.fault for _, event in entries if isinstance(event, FaultInjected)]
+    effective = [event.fault for _, event in entries if isinstance(event, FaultTookEffect)]
     kinds = sorted({fault.kind for fault in schedule})
     return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), effective.count(kind)) for kind in kinds}

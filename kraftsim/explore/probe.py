@@ -10,7 +10,7 @@ import msgspec
 from kraftsim.events.event import Event
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.virtual import VirtualRun, set_up
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import OnEvent
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.world.simulated import Simulation
@@ -36,13 +36,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a probe. `found` is in order of time; `fired` are positions in the schedule in order of firing, with the targets `struck`."""
+    """The result of a probe. `found` is in order of time; `fired` are positions in the schedule in order of firing, with the targets `affected`."""
 
     found: tuple[Finding, ...]
     found_at_ns: tuple[int, ...]
     messages: tuple[str, ...]
     fired: tuple[int, ...]
-    struck: tuple[str, ...]
+    affected: tuple[str, ...]
     fired_at_ns: tuple[int, ...]
     ended_at_ns: int
     cpu_seconds: float
@@ -64,17 +64,17 @@ def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int |
         run = set_up(request, simulation)
         limit_s = request.scenario.limit_seconds
         is_limited = until_ns is not None and until_ns < limit_s * NANOSECONDS
-        trouble = run.play(until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s)
+        trouble = run.run(until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s)
         reached_limit = is_limited and trouble is not None and trouble.startswith("SimulationTimeLimit")
         if not reached_limit:
             _finish(run, watch, trouble)
-        fired = _fired(run.schedule.strikes)
+        fired = _fired(run.schedule.injections)
         return Seen(
             found=tuple(watch.found),
             found_at_ns=tuple(watch.found.values()),
             messages=tuple(watch.messages.values()),
             fired=tuple(place for place, _ in fired),
-            struck=tuple(injection.target for _, injection in fired),
+            affected=tuple(injection.target for _, injection in fired),
             fired_at_ns=tuple(injection.fired_at_ns or 0 for _, injection in fired),
             ended_at_ns=simulation.now_ns,
             cpu_seconds=time.process_time() - began,
@@ -101,21 +101,21 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
     """Make the findings that only the end of a run shows."""
     simulation = run.simulation
     for each in simulation.violations:
-        watch.note(_finding(each.invariant, each.message), each.at_ns, each.message)
+        watch.emit(_finding(each.invariant, each.message), each.at_ns, each.message)
     if trouble is not None:
-        watch.note(Finding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
+        watch.emit(Finding(trouble=without_numbers(trouble)), simulation.now_ns, trouble)
     if watch.is_content:
         return
     if trouble is None or not simulation.violations:
         run.finish()
     else:
-        run.note_disks()
+        run.emit_disks()
     for verdict in watch.oracle.finish():
         for violation in verdict.violations[:1]:
-            watch.note(_finding(violation.invariant, violation.message), simulation.now_ns, violation.message)
+            watch.emit(_finding(violation.invariant, violation.message), simulation.now_ns, violation.message)
 
 
-def _fired(injections: tuple[Strike, ...]) -> list[tuple[int, Strike]]:
+def _fired(injections: tuple[Injection, ...]) -> list[tuple[int, Injection]]:
     """Return the faults that fired, with their positions in the schedule, in order of time."""
     fired = [(place, injection) for place, injection in enumerate(injections) if injection.fired_at_ns is not None]
     return sorted(fired, key=lambda each: (each[1].fired_at_ns or 0, each[0]))
@@ -137,7 +137,7 @@ class _Watch:
         """Return whether the wanted finding was made."""
         return self._wanted in self.found
 
-    def note(self, finding: Finding, at_ns: int, message: str) -> None:
+    def emit(self, finding: Finding, at_ns: int, message: str) -> None:
         """Keep a finding, the first of its kind."""
         self.found.setdefault(finding, at_ns)
         self.messages.setdefault(finding, message)
@@ -145,6 +145,6 @@ class _Watch:
     def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         for violation in self.oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
             finding = _finding(violation.invariant, violation.message)
-            self.note(finding, t_ns, violation.message)
+            self.emit(finding, t_ns, violation.message)
             if self.oracle.is_final(violation) or finding == self._wanted:
                 self._simulation.violation(violation.invariant, violation.message, violation.witnesses)

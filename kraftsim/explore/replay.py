@@ -18,7 +18,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.record import REPLAY_FILE
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
-from kraftsim.explore.surroundings import Surroundings
+from kraftsim.explore.run_environment import RunEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.world.simulated.launcher import pinning
 
@@ -49,7 +49,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int
     workload: Mapping[str, int]
     faults: tuple[Fault, ...]
-    surroundings: Surroundings
+    surroundings: RunEnvironment
     environment: Environment
     outcome: str
     invariants_violated: tuple[str, ...]

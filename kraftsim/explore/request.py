@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
 from kraftsim.cluster.upgrading import VERSION_KEY
+from kraftsim.explore.run_environment import RunEnvironment, draw_run_environment
 from kraftsim.explore.search import HARNESS, controllers_of, faults_of, settings_of
-from kraftsim.explore.surroundings import Surroundings, draw_surroundings
 from kraftsim.faults.fault import Fault, to_json
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 from kraftsim.world.simulated import Simulation
 
 ANY_PORT = 9092
@@ -40,14 +40,14 @@ class RunRequest:
     workload: Mapping[str, int] = field(default_factory=dict)
     controllers: int | None = None
     brokers: int | None = None
-    surroundings: Surroundings | None = None
+    surroundings: RunEnvironment | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.workload) - set(self.scenario.workload))
         if unknown:
             raise ValueError(f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
         if self.asked_release:
-            self.scenario.require_told_of(self.asked_release)
+            self.scenario.require_release(self.asked_release)
         self.scenario.require_size(self.controllers, self.brokers)
 
     @property
@@ -70,13 +70,13 @@ class RunRequest:
         """Return the value of every workload parameter."""
         return {**self.scenario.workload, **self.workload}
 
-    def around(self) -> Surroundings:
+    def around(self) -> RunEnvironment:
         """Return the speeds of network and disks, and the size of large frames: as given, else as the seed draws them, if allowed."""
         if self.surroundings is not None:
             return self.surroundings
-        if self.scenario.terrain is None:
-            return Surroundings()
-        return draw_surroundings(stream(self.seed, HARNESS, 1, "surroundings"), stream(self.seed, HARNESS, 1, "large frames"))
+        if self.scenario.fault_space is None:
+            return RunEnvironment()
+        return draw_run_environment(stream(self.seed, HARNESS, 1, "surroundings"), stream(self.seed, HARNESS, 1, "large frames"))
 
     def simulation(self) -> Simulation:
         """Return an empty simulation for the run; the caller closes it."""
@@ -114,10 +114,10 @@ class RunRequest:
     @property
     def _searched(self) -> Scenario:
         """The scenario with the fault space of the requested numbers of nodes."""
-        terrain = self.scenario.terrain
-        if terrain is None or (self.controllers is None and self.brokers is None):
+        fault_space = self.scenario.fault_space
+        if fault_space is None or (self.controllers is None and self.brokers is None):
             return self.scenario
-        return replace(self.scenario, terrain=terrain.of_size(controllers=self._controllers, brokers=self._brokers))
+        return replace(self.scenario, fault_space=fault_space.of_size(controllers=self._controllers, brokers=self._brokers))
 
     def _scenario_settings(self) -> dict[str, str]:
         """Return the settings of the scenario and those that the seed draws; with a requested release, no level above it."""

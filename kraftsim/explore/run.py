@@ -40,20 +40,20 @@ def run_scenario(
         controllers=controllers,
         brokers=brokers,
     )
-    return play_request(request, out)
+    return run_request(request, out)
 
 
-def play_request(request: RunRequest, out: Path | None = None) -> RunResult:
+def run_request(request: RunRequest, out: Path | None = None) -> RunResult:
     """Run a request, and return the result."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
         raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
     if request.mode is Mode.SIM:
-        from kraftsim.explore.virtual import play_in_virtual_time
+        from kraftsim.explore.virtual import run_in_virtual_time
 
-        return play_in_virtual_time(request, directory)
-    from kraftsim.explore.over_sockets import play_over_sockets
+        return run_in_virtual_time(request, directory)
+    from kraftsim.explore.over_sockets import run_over_sockets
 
     if directory is None:
         raise ValueError("a run over sockets needs a directory: use --out")
-    return play_over_sockets(request, directory)
+    return run_over_sockets(request, directory)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from kraftsim.cluster.scenario import Mode, Scenario
 from kraftsim.faults.fault import Fault, fault_kind
-from kraftsim.faults.swarm import draw_settings, draw_swarm
-from kraftsim.world.chance import stream
+from kraftsim.faults.random_faults import draw_faults, draw_settings
+from kraftsim.world.random_streams import stream
 
 OWN_SHARE = 0.4
 """The share of seeds with the scenario's own schedule alone."""
@@ -21,24 +21,24 @@ HARNESS = "harness"
 def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
     """Return the schedule that a seed draws: over sockets the scenario's, in simulation that, random faults, or both."""
     own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
-    if mode is not Mode.SIM or scenario.terrain is None:
+    if mode is not Mode.SIM or scenario.fault_space is None:
         return own
     place = stream(seed, HARNESS, 1, "search").random()
     if place < OWN_SHARE:
         return own
-    random_faults = draw_swarm(stream(seed, HARNESS, 1, "swarm"), scenario.terrain)
+    random_faults = draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space)
     return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
 
 
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
     """Return the settings that a seed draws: in simulation those of the fault space and of the faults, and those that the scenario draws itself."""
     drawn: dict[str, str] = {}
-    if mode is Mode.SIM and scenario.terrain is not None:
-        drawn.update(draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.terrain))
+    if mode is Mode.SIM and scenario.fault_space is not None:
+        drawn.update(draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space))
         for kind in sorted({fault.kind for fault in faults_of(scenario, seed, mode)}):
-            drawn.update({key: value for key, value in fault_kind(kind).settings.items() if key in scenario.terrain.settings})
-    if scenario.swarm is not None:
-        drawn.update(scenario.swarm(stream(seed, HARNESS, 1, "settings")))
+            drawn.update({key: value for key, value in fault_kind(kind).settings.items() if key in scenario.fault_space.settings})
+    if scenario.draw_parameters is not None:
+        drawn.update(scenario.draw_parameters(stream(seed, HARNESS, 1, "settings")))
     return drawn
 
 

@@ -63,7 +63,7 @@ def shrink(
     invariant: str | None = None,
     jobs: int = 1,
     budget_seconds: float = BUDGET_SECONDS,
-    told: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Shrunken:
     """Return the smallest run found that fails as the request's does. Raises NotFailing if that run does not fail, or not by that invariant.
 
@@ -74,7 +74,7 @@ def shrink(
     spec = request.spec(port=1)
     start = Candidate(faults=request.schedule(), workload=request.work(), controllers=spec.controllers, brokers=spec.brokers)
     with processes(jobs) as pool:
-        step = _Steps(start, wanted, request, told, budget_seconds)
+        step = _Steps(start, wanted, request, on_progress, budget_seconds)
         step.trials = Trials(request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell)
         step.trials.cost.cpu_seconds = first.cpu_seconds
         step.trials.cost.runs = 1

@@ -13,7 +13,7 @@ import msgspec
 
 from kraftsim.events.event import ENVELOPE_FIELDS
 from kraftsim.explore.divergence import Fields, event_of, read_logs
-from kraftsim.explore.short_words import short
+from kraftsim.explore.short_texts import short
 
 HARNESS: Final = "harness"
 FINAL: Final = "final"
@@ -45,8 +45,8 @@ QUIET: Final = frozenset(
 )
 """Redundant or too frequent kinds; they are shown only on request."""
 ACROSS: Final = {
-    "FaultFired": "FAULT {fault} of {target}, {trigger}",
-    "FaultBit": "      {fault} of {target}: {effect}",
+    "FaultInjected": "FAULT {fault} of {target}, {trigger}",
+    "FaultTookEffect": "      {fault} of {target}: {effect}",
     "FaultEnded": "      {fault} of {target} is over",
     "PhaseBegan": "phase {phase}",
     "Settled": "settled: {what} after {after_ms} ms",
@@ -196,7 +196,7 @@ def _deaths(entries: Sequence[Entry]) -> list[Entry]:
     last: dict[tuple[str, int], Entry] = {}
     for entry in entries:
         last[(entry.node, entry.incarnation)] = entry
-    faults = [entry for entry in entries if entry.kind in ("FaultFired", "FaultEnded")]
+    faults = [entry for entry in entries if entry.kind in ("FaultInjected", "FaultEnded")]
     found = []
     for (node, incarnation), silent in last.items():
         successor = next((each for each in entries if each.node == node and each.incarnation == incarnation + 1), None)
@@ -208,7 +208,7 @@ def _deaths(entries: Sequence[Entry]) -> list[Entry]:
             found.append(_mark(node, incarnation, at_ns, DIED if blow is None else KILLED))
     for fault in faults:
         if fault.fields["fault"] in STANDS_STILL:
-            word = PAUSED if fault.kind == "FaultFired" else RESUMED
+            word = PAUSED if fault.kind == "FaultInjected" else RESUMED
             found.append(_mark(str(fault.fields["target"]), 1, fault.at_ns, word))
     return found
 

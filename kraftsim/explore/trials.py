@@ -82,7 +82,7 @@ class Trials:
         waiting = enumerate(candidates)
         while batch := list(islice(waiting, self._jobs)):
             known = frozenset(self._outcomes)  # for membership only, never iterated
-            for (place, candidate), seen in zip(batch, self._play([each for _, each in batch]), strict=True):
+            for (place, candidate), seen in zip(batch, self._run([each for _, each in batch]), strict=True):
                 if self._wanted in seen.found:
                     self._forget([each for later, each in batch if later > place and each.key not in known])
                     self._be_patient_with(seen)
@@ -99,7 +99,7 @@ class Trials:
         assert found_at_ns is not None, "it failed"
         self.patience_ns = int(found_at_ns * PATIENCE) + PATIENCE_NS
 
-    def _play(self, batch: list[Candidate]) -> list[Seen]:
+    def _run(self, batch: list[Candidate]) -> list[Seen]:
         """Return the result of each candidate, from the cache if it was run before."""
         new = {each.key: each for each in batch if each.key not in self._outcomes}
         self.cost.remembered += len(batch) - len(new)

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.scenario import Stage, StoryFailed
-from kraftsim.cluster.simulation import SimulatedCluster, SimulatedStage
+from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
 from kraftsim.cluster.topics import TopicFailed
 from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
@@ -17,7 +17,7 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.invariants.oracle import Envelope, Oracle
-from kraftsim.invariants.verdict import Verdict, Violation, judge
+from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
 
 PORT = 9092
@@ -37,21 +37,21 @@ class VirtualRun:
     simulation: Simulation
     cluster: SimulatedCluster
     schedule: FaultSchedule
-    stage: SimulatedStage
+    stage: SimulatedEnvironment
 
-    def play(self, limit_seconds: float) -> str | None:
+    def run(self, limit_seconds: float) -> str | None:
         """Start the nodes and run the scenario; return what aborted the run, or None."""
-        self.simulation.log("harness", 1).note(RunStarted(scenario=self.request.scenario.name, mode=self.request.mode.value, seed=self.request.seed))
+        self.simulation.log("harness", 1).emit(RunStarted(scenario=self.request.scenario.name, mode=self.request.mode.value, seed=self.request.seed))
         self.cluster.start()
-        return _play(self.request, self.simulation, self.stage, limit_seconds)
+        return _run(self.request, self.simulation, self.stage, limit_seconds)
 
     def finish(self) -> None:
         """Stop the running nodes cleanly, and emit the content of the disks then."""
         with suppress(SimulationError, TimeoutError):
             self.simulation.run_until(self.cluster.stop(), limit_s=STOP_SECONDS)
-        self.note_disks()
+        self.emit_disks()
 
-    def note_disks(self) -> None:
+    def emit_disks(self) -> None:
         """Emit the content of the disks now. Content that cannot be replayed is a bug in the nodes that wrote it."""
         try:
             final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
@@ -60,18 +60,18 @@ class VirtualRun:
             return
         with suppress(SimulationStopped):
             for event in final:
-                self.simulation.log(FINAL, 1).note(event)
+                self.simulation.log(FINAL, 1).emit(event)
 
 
 def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
-    """Create a run's cluster and faults in a simulation; nothing happens before `play`."""
+    """Create a run's cluster and faults in a simulation; nothing happens before `run`."""
     cluster = SimulatedCluster(request.spec(port=PORT), simulation)
     schedule = FaultSchedule(simulation, request.schedule())
-    stage = SimulatedStage(cluster, schedule, request.work())
+    stage = SimulatedEnvironment(cluster, schedule, request.work())
     return VirtualRun(request=request, simulation=simulation, cluster=cluster, schedule=schedule, stage=stage)
 
 
-def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
+def run_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
     """Run the scenario in a simulation of its own."""
     with collected_after():
         return _played(request, directory)
@@ -84,18 +84,18 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
         _watch(simulation, oracle)
         run = set_up(request, simulation)
         schedule, cluster = run.schedule, run.cluster
-        trouble = run.play(request.scenario.limit_seconds)
+        trouble = run.run(request.scenario.limit_seconds)
         if trouble is None or not simulation.violations:
             run.finish()
         else:
-            run.note_disks()
-        simulation.log("harness", 1).note(RunEnded(outcome=_result_name(simulation, trouble)))
+            run.emit_disks()
+        simulation.log("harness", 1).emit(RunEnded(outcome=_result_name(simulation, trouble)))
         content = simulation.event_bytes()
         ending = Ending(
             verdicts=_verdicts(simulation, oracle),
             trouble=trouble,
             faults=schedule.counts(),
-            played=[str(fault) for fault in schedule.faults],
+            finished=[str(fault) for fault in schedule.faults],
             left_out=(),
             event_count=content.count(b"\n"),
             seconds=simulation.now_ns / NANOSECONDS,
@@ -128,16 +128,16 @@ def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
         if each.invariant not in known:
             found = Violation(invariant=each.invariant, key=each.message, message=each.message, witnesses=each.witnesses)
             own.setdefault(each.invariant, []).append(found)
-    return (*verdicts, *(judge(name, examined=len(found), violation_count=len(found), violations=tuple(found)) for name, found in own.items()))
+    return (*verdicts, *(verdict_of(name, examined=len(found), violation_count=len(found), violations=tuple(found)) for name, found in own.items()))
 
 
-def _play(request: RunRequest, simulation: Simulation, stage: Stage, limit_seconds: float) -> str | None:
+def _run(request: RunRequest, simulation: Simulation, stage: ScenarioEnvironment, limit_seconds: float) -> str | None:
     """Return what aborted the run, or None."""
     try:
         simulation.run_until(_story(request, stage), limit_s=limit_seconds)
     except SimulationStopped as stopped:
         return None if simulation.violations else str(stopped)
-    except (SimulationError, StoryFailed, TopicFailed, TimeoutError) as failure:
+    except (SimulationError, ScenarioFailed, TopicFailed, TimeoutError) as failure:
         return f"{type(failure).__name__}: {failure}"
     return None
 
@@ -148,5 +148,5 @@ def _result_name(simulation: Simulation, trouble: str | None) -> str:
     return "ok" if trouble is None else "failed"
 
 
-async def _story(request: RunRequest, stage: Stage) -> None:
-    await request.scenario.play(stage)
+async def _story(request: RunRequest, stage: ScenarioEnvironment) -> None:
+    await request.scenario.run(stage)

@@ -6,8 +6,8 @@ from typing import Literal, cast
 
 from kraftsim.events.runs import FaultArmed
 from kraftsim.faults.fault import Fault, FaultKind, fault_kind
-from kraftsim.faults.standing import occasion_at, standing_of
-from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
+from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
+from kraftsim.faults.state_tracker import state_tracker_of, trigger_context_at
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 from kraftsim.world.simulated import Simulation
 
@@ -23,29 +23,29 @@ class Tally:
     bit: int = 0
 
 
-def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Strike:
+def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Injection:
     """Arm a fault in a simulation. Its random numbers are keyed by the seed and `key`; without one, by the fault itself.
 
     Raises KeyError for an unknown kind or state, and ValueError for a parameter that its kind does not have.
     """
     kind = fault_kind(fault.kind)
     _require_known_params(fault, kind)
-    injection = Strike(fault, kind, simulation, key)
-    simulation.world_of(simulation.harness).note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+    injection = Injection(fault, kind, simulation, key)
+    simulation.world_of(simulation.harness).emit(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
     if kind.prepare is not None:
         kind.prepare(injection)
     _tie(injection, simulation)
     return injection
 
 
-def tally(injections: Iterable[Strike]) -> dict[str, Tally]:
+def tally(injections: Iterable[Injection]) -> dict[str, Tally]:
     """Count armed faults per kind, sorted by kind."""
     counts: dict[str, Tally] = {}
     for injection in sorted(injections, key=lambda injection: injection.fault.kind):
         count = counts.setdefault(injection.fault.kind, Tally())
         count.armed += 1
         count.fired += injection.has_fired
-        count.bit += injection.has_bitten
+        count.bit += injection.is_effective
     return counts
 
 
@@ -55,7 +55,7 @@ def _require_known_params(fault: Fault, kind: FaultKind) -> None:
             raise ValueError(f"a fault of kind {kind.name} has no parameter {name} (it has: {', '.join(kind.params) or 'none'})")
 
 
-def _tie(injection: Strike, simulation: Simulation) -> None:
+def _tie(injection: Injection, simulation: Simulation) -> None:
     triggers = simulation.triggers
     match injection.fault.trigger:
         case AtTime(at_ms=at_ms):
@@ -83,7 +83,7 @@ def _tie(injection: Strike, simulation: Simulation) -> None:
             triggers.on_event(injection.go_off, kind=event.kind, host=event.host, nth=event.nth, fields=event.fields)
         case OnState() as state:
             injection.finally_(
-                standing_of(simulation).when(
-                    state.states, lambda node: injection.go_off(occasion_at(simulation, node)), host=state.host, nth=state.nth
+                state_tracker_of(simulation).when(
+                    state.states, lambda node: injection.go_off(trigger_context_at(simulation, node)), host=state.host, nth=state.nth
                 )
             )

@@ -6,7 +6,7 @@ A kind targets requests or answers, and acts before the frame is sent, when it c
 from collections.abc import Callable, Sequence
 
 from kraftsim.faults.fault import AT_THE_TRIGGER
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 Act = Callable[[FrameSeen], bool]
@@ -19,7 +19,7 @@ ASKED_BY_SERVER = "asked_by_server"
 """The parameter that makes a fault target the requests that the server of the trigger's frame sends to other servers in turn."""
 
 
-def await_frame(injection: Strike, act: Act, *, is_response: bool, apis: Sequence[int] | None = ANY_API) -> None:
+def await_frame(injection: Injection, act: Act, *, is_response: bool, apis: Sequence[int] | None = ANY_API) -> None:
     """Act on the frame of the trigger or, if that is of another type or was sent already, on the next one that matches, until the fault is over.
 
     Without a frame as the trigger, any frame of the chosen APIs matches that the target serves; with the parameter `asked_by_server`, that it sends.
@@ -27,7 +27,7 @@ def await_frame(injection: Strike, act: Act, *, is_response: bool, apis: Sequenc
     own = _own_frame(injection, apis)
     if own is not None and own.is_response == is_response and injection.is_before and act(own):
         return
-    seen = injection.occasion.frame
+    seen = injection.trigger_context.frame
     server = seen.server if seen is not None and injection.fault.target == AT_THE_TRIGGER else injection.target
     is_from_server = ASKED_BY_SERVER in injection.fault.params and injection.flag(ASKED_BY_SERVER)
 
@@ -46,15 +46,15 @@ def await_frame(injection: Strike, act: Act, *, is_response: bool, apis: Sequenc
     injection.finally_(end)
 
 
-def apis_of(injection: Strike) -> tuple[int, ...] | None:
+def apis_of(injection: Injection) -> tuple[int, ...] | None:
     """Return the API of a fault's parameter, or None for any."""
     api_key = injection.number_or_none(API_KEY)
     return None if api_key is None else (api_key,)
 
 
-def _own_frame(injection: Strike, apis: Sequence[int] | None) -> FrameSeen | None:
+def _own_frame(injection: Injection, apis: Sequence[int] | None) -> FrameSeen | None:
     """Return the frame of the trigger, if the fault may target it."""
-    frame = injection.occasion.frame
+    frame = injection.trigger_context.frame
     if frame is None or (apis is not None and frame.api_key not in apis):
         return None
     return frame if injection.fault.target in (AT_THE_TRIGGER, frame.server) else None

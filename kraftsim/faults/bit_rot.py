@@ -6,20 +6,20 @@ batch does not cover its first 21 bytes, among them the leader epoch: corruption
 
 from collections.abc import Iterator
 
-from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.damaged_file import damage_until_healed, sound_files
+from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.damage import Damage
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Flip a bit of the target's disk, kill its process, and restart it; it is effective when the byte is read. Healing restores the bit."""
     host = injection.simulation.host(injection.target)
-    paths = sound_files(host, host.platter.durable_files(injection.file_class()))
+    paths = sound_files(host, host.durable.durable_files(injection.file_class()))
     if not paths or not host.is_alive:
         return
     path = injection.random.choice(paths)
-    inode = host.platter.names[path]
+    inode = host.durable.names[path]
     if injection.flag("is_checked"):
         stretches = list(_checked(bytes(inode.cache[: inode.flushed_bytes])))
         if not stretches or not path.endswith(".log"):
@@ -30,8 +30,8 @@ def strike(injection: Strike) -> None:
     right = inode.cache[position]
     wrong = right ^ (1 << injection.random.randrange(8))
     effect = f"byte {position} of {path} was read as {wrong:#04x} instead of {right:#04x}"
-    damage = Damage(position=position, right=bytes([right]), wrong=bytes([wrong]), effect=effect, bite=injection.bite)
-    hurt_until_healed(injection, host, path, [damage])
+    damage = Damage(position=position, right=bytes([right]), wrong=bytes([wrong]), effect=effect, record_effect=injection.record_effect)
+    damage_until_healed(injection, host, path, [damage])
 
 
 def _checked(data: bytes) -> Iterator[range]:
@@ -51,8 +51,8 @@ FAULT = FaultKind(
     name="bit-rot",
     title="bit rot on the disk",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"file_class": "metadata-log", "is_checked": False, "after_ms": 100, "duration_ms": 0},
     draws={"file_class": OneOf((None, "metadata-log", "partition-log", "checkpoint")), "after_ms": Between(20, 2000)},
-    spoils=Spoils.FLUSHED,
+    data_loss=DataLoss.FLUSHED,
 )

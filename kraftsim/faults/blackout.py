@@ -3,11 +3,11 @@
 A quorum must not lose what it has committed; brokers without replication lose records that they had not flushed.
 """
 
-from kraftsim.faults.fault import Between, Family, FaultKind, Spoils
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Power off the target and every host with the same name prefix (`controller-`, `broker-`)."""
     simulation = injection.simulation
     prefix = injection.target.rpartition("-")[0] + "-"
@@ -18,15 +18,15 @@ def strike(injection: Strike) -> None:
         lost_bytes += simulation.kill(host, power_loss=True)
         injection.start_later(host, injection.integer("after_ms") + injection.random.randint(0, injection.integer("apart_ms")))
     if connections or lost_bytes:
-        injection.bite(f"{lost_bytes} bytes were lost, {connections} connections are half-open")
+        injection.record_effect(f"{lost_bytes} bytes were lost, {connections} connections are half-open")
 
 
 FAULT = FaultKind(
     name="blackout",
     title="a power loss of all nodes of a role",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     params={"after_ms": 1000, "apart_ms": 1000},
     draws={"after_ms": Between(20, 3000), "apart_ms": Between(0, 3000)},
-    spoils=Spoils.UNFLUSHED,
+    data_loss=DataLoss.UNFLUSHED,
 )

@@ -1,20 +1,20 @@
 """A host's wall clock is frozen for a while: all timestamps are equal, and nothing expires."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Freeze the wall clock; it is effective when it is read and is late."""
     clock = injection.simulation.host(injection.target).clock
-    injection.lasting(clock.freeze_for(injection.bite), injection.integer("duration_ms"))
+    injection.lasting(clock.freeze_for(injection.record_effect), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="clock-frozen",
     title="a frozen wall clock",
     family=Family.CLOCK,
-    strike=strike,
+    inject=inject,
     params={"duration_ms": 5000},
     draws={"duration_ms": Between(500, 8000)},
 )

@@ -5,30 +5,30 @@ Source: FoundationDB's simulator (clogPair).
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import Condition, FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Clog the links of the target for a while; it is effective when bytes or a connect are held."""
     clog_links(injection, injection.directions())
 
 
-def clog_links(injection: Strike, pairs: list[tuple[str, str]]) -> None:
+def clog_links(injection: Injection, pairs: list[tuple[str, str]]) -> None:
     """Clog some links while the fault lasts."""
     network = injection.simulation.network
-    bite = injection.bite
+    record_effect = injection.record_effect
     for source, target in pairs:
-        network.clog(source, target, bite)
+        network.clog(source, target, record_effect)
 
     def clear() -> None:
         for source, target in pairs:
-            network.unclog(source, target, bite)
+            network.unclog(source, target, record_effect)
 
     injection.lasting(clear, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Hold bytes in the proxy; new connections are accepted but transfer no data."""
     await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
 
@@ -37,7 +37,7 @@ FAULT = FaultKind(
     name="clog",
     title="a clogged link",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"duration_ms": 5000},

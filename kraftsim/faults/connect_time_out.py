@@ -1,18 +1,18 @@
 """New connections time out while open ones keep working: a firewall that drops, or a host that lost its routes for new peers."""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import Condition, FieldStrike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.refused_connections import guard_links
-from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import Gate
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Drop connection attempts over the links of the target for a while; it is effective at the first attempt."""
     guard_links(injection, Gate.DROP)
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Accept connections in the proxy without transferring data; they work once the fault is over."""
     await injection.while_it_lasts(injection.links(), Condition(ignores=True), injection.integer("duration_ms"))
 
@@ -21,7 +21,7 @@ FAULT = FaultKind(
     name="connect-time-out",
     title="connection attempts that time out",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"duration_ms": 5000},

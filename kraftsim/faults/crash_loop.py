@@ -1,11 +1,11 @@
 """A process is killed and started several times in a row, each time soon after its start: a supervisor that does not give up."""
 
-from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf, Spoils
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.fault import EVERYWHERE, Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Kill the target `times` times, `up_ms` after each start; it is effective when a process dies that had started."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -16,7 +16,7 @@ def strike(injection: Strike) -> None:
         if host.is_alive:
             connections = len(host.process.transports)
             simulation.kill(host, power_loss=bool(injection.integer("power_loss")))
-            injection.bite(f"{connections} connections were lost")
+            injection.record_effect(f"{connections} connections were lost")
             injection.start_later(host, injection.integer("down_ms"))
         if left > 1:
             injection.after(injection.integer("down_ms") + injection.integer("up_ms"), lambda: crash(left - 1))
@@ -24,13 +24,13 @@ def strike(injection: Strike) -> None:
     crash(injection.integer("times"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGKILL repeatedly; a power loss is only a kill here."""
     for _ in range(injection.integer("times")):
         if injection.is_over:
             return
         if await injection.field.kill(injection.target):
-            injection.bite("a node went down")
+            injection.record_effect("a node went down")
         await injection.lasts(injection.integer("down_ms"))
         await injection.field.restart(injection.target)
         await injection.lasts(injection.integer("up_ms"))
@@ -40,11 +40,11 @@ FAULT = FaultKind(
     name="crash-loop",
     title="a process that crashes repeatedly",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"times": 4, "up_ms": 300, "down_ms": 100, "power_loss": False},
     draws={"times": Between(2, 6), "up_ms": OneOf((1, 5, 30, 300, 1000)), "down_ms": Between(10, 500), "power_loss": OneOf((False, True))},
-    spoils=Spoils.UNFLUSHED,
-    spoils_if="power_loss",
+    data_loss=DataLoss.UNFLUSHED,
+    data_loss_if="power_loss",
 )

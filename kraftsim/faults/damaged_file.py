@@ -5,28 +5,28 @@ A file that is damaged already is skipped: with two overlapping damages the orig
 
 from collections.abc import Sequence
 
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import Host
 from kraftsim.world.simulated.damage import Damage
 
 
 def sound_files(host: Host, paths: Sequence[str]) -> list[str]:
     """Return those of some files of a host that are not damaged yet."""
-    return [path for path in paths if not host.platter.names[path].damages]
+    return [path for path in paths if not host.durable.names[path].damages]
 
 
-def hurt_until_healed(injection: Strike, host: Host, path: str, damages: Sequence[Damage]) -> None:
+def damage_until_healed(injection: Injection, host: Host, path: str, damages: Sequence[Damage]) -> None:
     """Damage a file, kill the process that has it open, and restart it; healing restores the file and starts the node if it is down."""
-    inode = host.platter.names[path]
+    inode = host.durable.names[path]
     for damage in damages:
         inode.hurt(damage)
     injection.simulation.kill(host)
 
     def heal() -> None:
-        found = host.platter.names.get(path)
+        found = host.durable.names.get(path)
         if found is not None:
             for damage in damages:
-                found.mend(damage)
+                found.heal(damage)
         injection.start_later(host, 0)
 
     injection.start_later(host, injection.integer("after_ms"))

@@ -4,15 +4,15 @@
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.disk_faults import Full
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Fill the target's disk."""
-    full = injection.simulation.host(injection.target).platter.faults.full
+    full = injection.simulation.host(injection.target).durable.faults.full
     after_bytes = injection.integer("after_bytes")
-    ailment = Full(kind=injection.file_class(), room_bytes=None if after_bytes < 0 else after_bytes, bite=injection.bite)
+    ailment = Full(kind=injection.file_class(), room_bytes=None if after_bytes < 0 else after_bytes, record_effect=injection.record_effect)
     full.append(ailment)
     injection.lasting(lambda: full.remove(ailment), injection.integer("duration_ms"))
 
@@ -21,7 +21,7 @@ FAULT = FaultKind(
     name="disk-full",
     title="a full disk",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"duration_ms": 10_000, "file_class": None, "after_bytes": -1},
     draws={
         "duration_ms": Between(200, 3000),

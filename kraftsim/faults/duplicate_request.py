@@ -6,13 +6,13 @@ on sequence numbers, epochs and incarnation ids, or on nothing at all. Source: K
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.field import SocketInjection
 from kraftsim.faults.frame_over_sockets import held_frame
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Repeat the request of the trigger, or the target's next one; it is effective when the server answers a copy."""
     simulation = injection.simulation
 
@@ -21,12 +21,12 @@ def strike(injection: Strike) -> None:
         address, port = frame.transport.remote
 
         def on_answer(size_bytes: int) -> None:
-            injection.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
+            injection.record_effect(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
 
         def keep(data: bytes) -> bytes:
             for number in range(injection.integer("times")):
                 injection.after(
-                    injection.integer("after_ms") * (number + 1), lambda: simulation.network.say_again(client, address, port, data, on_answer)
+                    injection.integer("after_ms") * (number + 1), lambda: simulation.network.resend(client, address, port, data, on_answer)
                 )
             return data
 
@@ -37,7 +37,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy send copies of the held request on new connections."""
     frame = await held_frame(injection, is_response=False)
     if frame is None:
@@ -47,17 +47,17 @@ async def over_sockets(injection: FieldStrike) -> None:
     await frame.let_pass()
     size_bytes = await injection.before_it_ends(frame.copy_answered(), injection.integer("duration_ms"))
     if size_bytes:
-        injection.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
+        injection.record_effect(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
 
 
 FAULT = FaultKind(
     name="duplicate-request",
     title="a duplicate request",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"api_key": None, "after_ms": 1, "times": 1, "duration_ms": 10_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={"after_ms": OneOf((0, 1, 10, 200, 2000)), "times": OneOf((1, 1, 3)), "duration_ms": Between(500, 8000)},
 )

@@ -13,8 +13,8 @@ from kraftsim.faults.field import AT_THE_TRIGGER as AT_THE_TRIGGER
 from kraftsim.faults.trigger import Trigger
 
 if TYPE_CHECKING:
-    from kraftsim.faults.field import FieldStrike
-    from kraftsim.faults.strike import Strike
+    from kraftsim.faults.field import SocketInjection
+    from kraftsim.faults.injection import Injection
 
 Value = int | str | bool | None
 
@@ -54,7 +54,7 @@ class Aim(StrEnum):
     ALL = "all"
 
 
-class Spoils(StrEnum):
+class DataLoss(StrEnum):
     """The data-loss class of a kind. Random schedules do not combine kinds that no node could survive together: see `atlas`."""
 
     NOTHING = "nothing"
@@ -90,8 +90,8 @@ EVERYWHERE = (SIM, PROCESSES, EMBEDDED)
 class FaultKind:
     """A kind of fault. `params` are its parameters with their defaults; a fault may set no others.
 
-    `modes` are those that support it. `draws` has the range of each random parameter (others keep their defaults), and `strikes_on`
-    the valid triggers: 'time', 'disk', 'frame', 'event', 'state'. `spoils` is its data-loss class; if `spoils_if` names a parameter, only
+    `modes` are those that support it. `draws` has the range of each random parameter (others keep their defaults), and `triggers_on`
+    the valid triggers: 'time', 'disk', 'frame', 'event', 'state'. `data_loss` is its data-loss class; if `data_loss_if` names a parameter, only
     while that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts recording then. `over_sockets` injects
     it into a real cluster; `through_proxy` means that it needs the proxy between the nodes, as all network and protocol kinds do.
     """
@@ -99,14 +99,14 @@ class FaultKind:
     name: str
     title: str
     family: Family
-    strike: "Callable[[Strike], None]"
+    inject: "Callable[[Injection], None]"
     aim: Aim = Aim.HOST
     modes: tuple[str, ...] = (SIM,)
-    strikes_on: tuple[str, ...] = ("time", "disk", "frame", "event", "state")
+    triggers_on: tuple[str, ...] = ("time", "disk", "frame", "event", "state")
     params: Mapping[str, Value] = field(default_factory=dict)
     draws: Mapping[str, Between | OneOf] = field(default_factory=dict)
-    spoils: Spoils = Spoils.NOTHING
-    spoils_if: str | None = None
+    data_loss: DataLoss = DataLoss.NOTHING
+    data_loss_if: str | None = None
     needs_releases: bool = False
     """Whether it is drawn only where the fault space allows other releases."""
     needs_quorum: bool = False
@@ -115,14 +115,14 @@ class FaultKind:
     """Roles that are never targets: the kind is never effective there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of nodes in a run with this kind, if the fault space has them: so that the fault can be effective."""
-    prepare: "Callable[[Strike], None] | None" = None
-    over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
+    prepare: "Callable[[Injection], None] | None" = None
+    over_sockets: "Callable[[SocketInjection], Awaitable[None]] | None" = None
     through_proxy: bool = False
 
 
 APART = (
     "arm",
-    "atlas",
+    "data_loss_budget",
     "awaited_frame",
     "damaged_file",
     "field",
@@ -130,12 +130,12 @@ APART = (
     "recorded_answers",
     "remote_objects",
     "schedule",
-    "standing",
+    "state_tracker",
     "states",
-    "strike",
-    "swarm",
+    "injection",
+    "random_faults",
     "targets",
-    "terrain",
+    "fault_space",
     "trigger",
     "zookeeper_servers",
 )

@@ -1,6 +1,6 @@
 """The fault-injection driver over sockets and real time: operations on a cluster of processes or an embedded one, and the fault that uses them.
 
-In simulation a kind calls into the simulated world (`kraftsim.faults.strike`). Over sockets it can do less: signals to processes, and
+In simulation a kind calls into the simulated world (`kraftsim.faults.inject`). Over sockets it can do less: signals to processes, and
 changes to the byte streams in a proxy in front of every node. Such a kind has `FaultKind.over_sockets`, a coroutine function that begins the fault,
 waits while it lasts, and ends it.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from kraftsim.events.runs import FaultBit
+from kraftsim.events.runs import FaultTookEffect
 from kraftsim.faults.targets import BOTH_WAYS, ONE_WAY, PATTERN_SIGNS, directions, is_group, members, names_leader, with_leader
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class HeldFrame(Protocol):
         ...
 
 
-class Field(Protocol):
+class FaultDriver(Protocol):
     """Fault operations on a cluster over sockets. Nodes are given by name; embedded ones cannot be paused."""
 
     @property
@@ -204,10 +204,12 @@ class Field(Protocol):
         ...
 
 
-class FieldStrike:
+class SocketInjection:
     """One fault that is injected over sockets: the argument of `FaultKind.over_sockets`."""
 
-    def __init__(self, fault: "Fault", params: "Mapping[str, Value]", field: Field, *, random: "Random", note: Callable[[FaultBit], None]) -> None:
+    def __init__(
+        self, fault: "Fault", params: "Mapping[str, Value]", field: FaultDriver, *, random: "Random", emit: Callable[[FaultTookEffect], None]
+    ) -> None:
         self.fault = fault
         self.field = field
         self.random = random
@@ -216,10 +218,10 @@ class FieldStrike:
         """The frame that fired the trigger, if it waits for frames."""
         self.host: str | None = None
         """Where the trigger fired: the sender of the frame."""
-        self.has_bitten = False
+        self.is_effective = False
         self._target = fault.target
         self._params = params
-        self._note = note
+        self._emit = emit
         self._over = asyncio.Event()
 
     @property
@@ -272,11 +274,11 @@ class FieldStrike:
         """Return the links that the target names: see `kraftsim.faults.targets`; a single node has links to all others and to CLIENTS."""
         return links_of(self.target, self.field.node_names)
 
-    def bite(self, effect: str) -> None:
+    def record_effect(self, effect: str) -> None:
         """Report that the fault is effective; only the first call counts."""
-        if not self.has_bitten:
-            self.has_bitten = True
-            self._note(FaultBit(fault=self.fault.kind, target=self.target, effect=effect))
+        if not self.is_effective:
+            self.is_effective = True
+            self._emit(FaultTookEffect(fault=self.fault.kind, target=self.target, effect=effect))
 
     async def lasts(self, duration_ms: int) -> None:
         """Release the frame that fired the trigger, and return when the fault must end: after a while, or as soon as all faults are healed.
@@ -323,7 +325,7 @@ class FieldStrike:
         finally:
             effect = await self.field.lift(number)
         if effect.touched_bytes or effect.connections:
-            self.bite(f"{effect.touched_bytes} bytes on {effect.connections} connections")
+            self.record_effect(f"{effect.touched_bytes} bytes on {effect.connections} connections")
 
 
 def links_of(target: str, nodes: Sequence[str]) -> list[Link]:

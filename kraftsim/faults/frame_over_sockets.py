@@ -6,11 +6,11 @@ The same rules as in simulation (`kraftsim.faults.awaited_frame`); the proxy fin
 import asyncio
 
 from kraftsim.faults.awaited_frame import ASKED_BY_SERVER
-from kraftsim.faults.field import AT_THE_TRIGGER, FieldStrike, HeldFrame, Watch
+from kraftsim.faults.field import AT_THE_TRIGGER, HeldFrame, SocketInjection, Watch
 from kraftsim.faults.trigger import OnFrame
 
 
-async def held_frame(injection: FieldStrike, *, is_response: bool) -> HeldFrame | None:
+async def held_frame(injection: SocketInjection, *, is_response: bool) -> HeldFrame | None:
     """Return the frame, held, and store it in the fault; None if the fault ended before one came. The trigger's frame passes if it is another one."""
     own, api_key = injection.frame, injection.number_or_none("api_key")
     trigger = injection.fault.trigger

@@ -5,13 +5,13 @@ request times out, or when TCP gives up; once the fault is over, a keepalive pro
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 CONNECTED, ACCEPTED, ANY = "connected", "accepted", "any"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Make each connection of the target half-open; it is effective when bytes are discarded."""
     network = injection.simulation.network
     pairs = set(injection.directions())
@@ -22,7 +22,7 @@ def strike(injection: Strike) -> None:
             continue
         is_believer_connecting = believer == CONNECTED or (believer == ANY and injection.random.random() < 0.5)
         believing, gone = (connecting, accepting) if is_believer_connecting else (accepting, connecting)
-        believing.out.lead_nowhere(injection.bite)
+        believing.out.lead_nowhere(injection.record_effect)
         gone.forget()
         pipes.append(believing.out)
 
@@ -33,7 +33,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(answer_with_reset, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy reset one end of each connection, and discard the bytes of the other."""
     number = await injection.field.halve(injection.links(), believer=injection.text("believer") or ANY)
     try:
@@ -41,14 +41,14 @@ async def over_sockets(injection: FieldStrike) -> None:
     finally:
         effect = await injection.field.lift(number)
     if effect.touched_bytes:
-        injection.bite(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
+        injection.record_effect(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
 
 
 FAULT = FaultKind(
     name="half-open",
     title="a half-open connection",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"believer": ANY, "duration_ms": 10_000},

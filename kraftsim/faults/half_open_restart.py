@@ -4,11 +4,11 @@ Their connections are to a former incarnation of the node until they time out.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Kill the target's process without closing its connections, and restart it; it is effective when a peer sends bytes on one of them."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -20,7 +20,7 @@ def strike(injection: Strike) -> None:
             if end.process.host is host:
                 end.out.lead_nowhere(lambda effect: None)
             else:
-                end.out.lead_nowhere(injection.bite)
+                end.out.lead_nowhere(injection.record_effect)
                 towards.append(end.out)
     simulation.kill(host)
     injection.start_later(host, injection.integer("after_ms"))
@@ -32,7 +32,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(tell, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy keep the peers' connections open, and kill the node; it is effective when a peer sends bytes on one of them."""
     node = injection.target
     if injection.field.is_down(node):
@@ -46,14 +46,14 @@ async def over_sockets(injection: FieldStrike) -> None:
     finally:
         effect = await injection.field.lift(number)
     if effect.touched_bytes:
-        injection.bite(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
+        injection.record_effect(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
 
 
 FAULT = FaultKind(
     name="half-open-restart",
     title="a restart that leaves peers with half-open connections",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     through_proxy=True,
     modes=EVERYWHERE,

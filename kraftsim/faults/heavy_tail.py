@@ -5,15 +5,15 @@ delayed bytes on the same connection are delayed, too.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import Condition, FieldStrike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.faults.slow_link import slow_links
-from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 SHAPE = 1.1
 """Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Give the links of the target a heavy-tailed latency for a while; it is effective when bytes are in the tail."""
     share = injection.integer("permille") / 1000
     scale_ns = injection.integer("scale_ms") * NANOSECONDS_PER_MILLISECOND
@@ -23,13 +23,13 @@ def strike(injection: Strike) -> None:
         if injection.random.random() >= share:
             return 0
         if size_bytes:
-            injection.bite("bytes came very late")
+            injection.record_effect("bytes came very late")
         return min(int(scale_ns / (1.0 - injection.random.random()) ** (1 / SHAPE)), longest_ns)
 
     slow_links(injection, delay)
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy delay some of its reads."""
     condition = Condition(
         tail_permille=injection.integer("permille"), tail_scale_ms=injection.integer("scale_ms"), tail_longest_ms=injection.integer("longest_ms")
@@ -41,7 +41,7 @@ FAULT = FaultKind(
     name="heavy-tail",
     title="a heavy-tailed network latency",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"permille": 50, "scale_ms": 20, "longest_ms": 5000, "duration_ms": 10_000},

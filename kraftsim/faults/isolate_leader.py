@@ -5,25 +5,25 @@ send keeps acting as leader for a while (KIP-595, check quorum). Source: Jepsen 
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import Condition, FieldStrike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.partition import part
-from kraftsim.faults.strike import Strike
 
 BOTH, DEAF, MUTE = "both", "in", "out"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Isolate the leader for a while; it is effective when bytes or a connect are held back."""
     injection.when_led(lambda leader: part(injection, _silenced(injection, leader)))
 
 
-def _silenced(injection: Strike, leader: str) -> list[tuple[str, str]]:
+def _silenced(injection: Injection, leader: str) -> list[tuple[str, str]]:
     directions = injection.text("ways")
     pairs = [pair for other in injection.hosts() if other != leader for pair in ((leader, other), (other, leader))]
     return [pair for pair in pairs if directions == BOTH or (directions == DEAF) == (pair[1] == leader)]
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Find the leader, and let the proxy hold what it sends, or receives, or both."""
     leader = await injection.field.leader()
     directions = injection.text("ways")
@@ -35,7 +35,7 @@ FAULT = FaultKind(
     name="isolate-leader",
     title="an isolated leader",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"ways": BOTH, "duration_ms": 5000},

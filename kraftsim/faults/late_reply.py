@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.field import SocketInjection
 from kraftsim.faults.frame_over_sockets import held_frame
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Hold the target's next answer, or that to the request of the trigger, until its client gives up; it is effective when the client does."""
     releases: list[Callable[[], None]] = []
 
@@ -25,7 +25,7 @@ def strike(injection: Strike) -> None:
 
         def on_given_up(error: OSError | None) -> None:
             if error is None and not injection.is_over:
-                injection.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
+                injection.record_effect(f"the client gave up waiting for the answer to API {frame.api_key}")
             injection.after(injection.integer("after_ms"), release)
 
         frame.transport.peer.when_lost(on_given_up)
@@ -33,7 +33,7 @@ def strike(injection: Strike) -> None:
 
     def deliver() -> None:
         if releases and not injection.flag("is_given_up"):
-            injection.bite("an answer came late")
+            injection.record_effect("an answer came late")
         for release in releases:
             release()
 
@@ -41,27 +41,27 @@ def strike(injection: Strike) -> None:
     injection.lasting(deliver, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy hold the answer until the client closes the connection."""
     frame = await held_frame(injection, is_response=True)
     if frame is None:
         return
     await frame.send()
     if await injection.before_it_ends(frame.given_up(), injection.integer("duration_ms")):
-        injection.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
+        injection.record_effect(f"the client gave up waiting for the answer to API {frame.api_key}")
         await asyncio.sleep(injection.integer("after_ms") / 1000)
     elif not injection.flag("is_given_up"):
-        injection.bite("an answer came late")
+        injection.record_effect("an answer came late")
 
 
 FAULT = FaultKind(
     name="late-reply",
     title="an answer after the request time-out",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"api_key": None, "after_ms": 1, "is_given_up": True, "duration_ms": 60_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={"after_ms": OneOf((0, 1, 50, 500)), "duration_ms": Between(2000, 60_000)},
 )

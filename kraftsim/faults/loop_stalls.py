@@ -3,11 +3,11 @@
 import asyncio
 
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Pause the target's process for `stall_ms`, every `every_ms`; it is effective when callbacks have to wait."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -20,7 +20,7 @@ def strike(injection: Strike) -> None:
         def go_on() -> None:
             waited = simulation.resume(host) if host.process is stalled else 0
             if waited:
-                injection.bite(f"{waited} callbacks had to wait")
+                injection.record_effect(f"{waited} callbacks had to wait")
 
         injection.after(injection.integer("stall_ms"), go_on)
         injection.after(injection.integer("every_ms"), stall)
@@ -29,7 +29,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGSTOP and SIGCONT alternately; a single embedded node cannot be paused."""
 
     async def stall() -> None:
@@ -37,7 +37,7 @@ async def over_sockets(injection: FieldStrike) -> None:
             is_stalled = await injection.field.pause(injection.target)
             await asyncio.sleep(injection.integer("stall_ms") / 1000)
             if is_stalled and await injection.field.resume(injection.target):
-                injection.bite("a node was paused")
+                injection.record_effect("a node was paused")
             await asyncio.sleep(max(0, injection.integer("every_ms") - injection.integer("stall_ms")) / 1000)
 
     try:
@@ -50,10 +50,10 @@ FAULT = FaultKind(
     name="loop-stalls",
     title="an event loop that stalls repeatedly",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=(SIM, PROCESSES),
-    strikes_on=("time", "event"),
+    triggers_on=("time", "event"),
     params={"stall_ms": 200, "every_ms": 400, "duration_ms": 5000},
     draws={"stall_ms": OneOf((20, 100, 400)), "every_ms": OneOf((500, 900)), "duration_ms": Between(1000, 6000)},
 )

@@ -4,19 +4,19 @@ A broker registers again and replicates its partitions from the start. A voter m
 Source: KIP-853 (a replica is known by its id and its directory id), KIP-858.
 """
 
-from kraftsim.faults.fault import Between, Family, FaultKind, Spoils
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Kill the target's process, erase its disk, and restart it; it is effective if the disk had any files."""
     host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return
     injection.simulation.kill(host)
-    files = host.platter.lose_everything()
+    files = host.durable.lose_everything()
     if files:
-        injection.bite(f"{files} files are gone")
+        injection.record_effect(f"{files} files are gone")
     injection.start_later(host, injection.integer("after_ms"))
 
 
@@ -24,8 +24,8 @@ FAULT = FaultKind(
     name="lost-disk",
     title="a disk replaced by an empty one",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"after_ms": 1000},
     draws={"after_ms": Between(20, 6000)},
-    spoils=Spoils.FLUSHED,
+    data_loss=DataLoss.FLUSHED,
 )

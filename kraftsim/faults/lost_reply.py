@@ -5,40 +5,40 @@ The case for which idempotent producers and retries of AllocateProducerIds were 
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
+from kraftsim.faults.field import SocketInjection
 from kraftsim.faults.frame_over_sockets import held_frame
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Reset the connection in place of the target's next answer, or of that to the request of the trigger; it is effective at that moment."""
 
     def act(frame: FrameSeen) -> bool:
         frame.cut(0)
-        injection.bite(f"the answer to API {frame.api_key} was lost with its connection")
+        injection.record_effect(f"the answer to API {frame.api_key} was lost with its connection")
         return True
 
     await_frame(injection, act, is_response=True, apis=apis_of(injection))
     injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """The same for an answer that the proxy holds."""
     frame = await held_frame(injection, is_response=True)
     if frame is not None:
         await frame.cut(0)
-        injection.bite(f"the answer to API {frame.api_key} was lost with its connection")
+        injection.record_effect(f"the answer to API {frame.api_key} was lost with its connection")
 
 
 FAULT = FaultKind(
     name="lost-reply",
     title="a processed request with a lost answer",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"api_key": None, "duration_ms": 10_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={"duration_ms": Between(500, 8000)},
 )

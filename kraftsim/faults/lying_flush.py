@@ -4,17 +4,17 @@ Without a power loss it has no effect. Healing makes the acknowledged data durab
 empty disk, as an operator would provide.
 """
 
-from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.disk_faults import LyingFlush
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Let flushes return at once and do nothing; with `power_loss` the host loses power as well. It is effective when flushed data is lost."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
-    lies = host.platter.faults.lies
-    ailment = LyingFlush(kind=injection.file_class(), bite=injection.bite)
+    lies = host.durable.faults.lies
+    ailment = LyingFlush(kind=injection.file_class(), record_effect=injection.record_effect)
     lies.append(ailment)
 
     def lose_power() -> None:
@@ -24,10 +24,10 @@ def strike(injection: Strike) -> None:
 
     def heal() -> None:
         lies.remove(ailment)
-        for path in sorted(host.platter.names):
-            host.platter.names[path].keep_promise()
+        for path in sorted(host.durable.names):
+            host.durable.names[path].keep_promise()
         if not host.is_alive:
-            host.platter.lose_everything()
+            host.durable.lose_everything()
             injection.start_later(host, 0)
 
     injection.lasting(heal, injection.integer("duration_ms"))
@@ -38,8 +38,8 @@ FAULT = FaultKind(
     name="lying-flush",
     title="a disk that acknowledges flushes without doing them",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"file_class": None, "power_loss_ms": 1000, "after_ms": 200, "duration_ms": 5000},
     draws={"file_class": OneOf((None, "metadata-log")), "power_loss_ms": Between(200, 3000), "after_ms": Between(20, 2000)},
-    spoils=Spoils.FLUSHED,
+    data_loss=DataLoss.FLUSHED,
 )

@@ -9,8 +9,8 @@ from collections.abc import Hashable
 
 from kraftsim.faults.awaited_frame import await_frame
 from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.recorded_answers import RecordedAnswers
-from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 from protocol.api_keys import ApiKey
 from protocol.messages.k01_fetch import FetchResponse
@@ -25,12 +25,12 @@ CORRELATION_ID_BYTES = 4
 NO_EPOCH = -1
 
 
-def prepare(injection: Strike) -> None:
+def prepare(injection: Injection) -> None:
     """Start recording answers."""
     injection.recorded = RecordedAnswers(injection, QUORUM_APIS, _conversation)
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Replace the target's next answers for which one of an earlier epoch was recorded; it is effective with the first."""
     recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
@@ -44,7 +44,7 @@ def strike(injection: Strike) -> None:
             if not others or left == 0:
                 return None
             left -= 1
-            injection.bite(f"an answer of API {frame.api_key} in epoch {epoch} was replaced by one of an earlier epoch")
+            injection.record_effect(f"an answer of API {frame.api_key} in epoch {epoch} was replaced by one of an earlier epoch")
             return others[-1]
 
         if left and frame.request is not None and frame.request.data:
@@ -78,10 +78,10 @@ FAULT = FaultKind(
     name="old-epoch-answer",
     title="an answer of an earlier leader epoch",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     needs_quorum=True,
     prepare=prepare,
     params={"times": 1, "duration_ms": 10_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={"times": Between(1, 10), "duration_ms": Between(500, 8000)},
 )

@@ -9,25 +9,25 @@ import asyncio
 from collections.abc import Callable
 
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import Host
 
 RELEASE_KEY = "kraftsim.release"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Restart the target with another release, and with its own release in the end."""
     host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return
-    other, before = injection.text("release"), host.told.get(RELEASE_KEY)
+    other, before = injection.text("release"), host.overrides.get(RELEASE_KEY)
     assert other is not None, "a release has a name"
-    _begin_again(injection, host, other, lambda: injection.bite(f"the node restarted with release {other}"))
+    _begin_again(injection, host, other, lambda: injection.record_effect(f"the node restarted with release {other}"))
     injection.lasting(lambda: _begin_again(injection, host, before, lambda: None), injection.integer("duration_ms"))
 
 
-def _begin_again(injection: Strike, host: Host, release: str | None, on_begun: Callable[[], None]) -> None:
+def _begin_again(injection: Injection, host: Host, release: str | None, on_begun: Callable[[], None]) -> None:
     """Stop a node cleanly and start it with a release, its own for None; one that takes too long is killed."""
     simulation, process = injection.simulation, host.process
     is_done = False
@@ -35,7 +35,9 @@ def _begin_again(injection: Strike, host: Host, release: str | None, on_begun: C
     def begin() -> None:
         if host.process is not process:
             return _begin_again(injection, host, release, on_begun)  # another fault was faster
-        host.told = {**host.told, RELEASE_KEY: release} if release is not None else {k: v for k, v in host.told.items() if k != RELEASE_KEY}
+        host.overrides = (
+            {**host.overrides, RELEASE_KEY: release} if release is not None else {k: v for k, v in host.overrides.items() if k != RELEASE_KEY}
+        )
         if host.is_alive:
             simulation.kill(host)
         simulation.restart(host)
@@ -61,7 +63,7 @@ def _begin_again(injection: Strike, host: Host, release: str | None, on_begun: C
         injection.after(injection.integer("kill_after_ms"), once)
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """The same with SIGTERM and a new process each time."""
     field, node, kill_after_ms = injection.field, injection.target, injection.integer("kill_after_ms")
     if not await field.stop(node, kill_after_ms=kill_after_ms):
@@ -69,7 +71,7 @@ async def over_sockets(injection: FieldStrike) -> None:
     other = injection.text("release")
     before = field.tell(node, {RELEASE_KEY: other})
     await field.restart(node)
-    injection.bite(f"the node restarted with release {other}")
+    injection.record_effect(f"the node restarted with release {other}")
     await injection.lasts(injection.integer("duration_ms"))
     await field.stop(node, kill_after_ms=kill_after_ms)
     field.tell(node, before)
@@ -80,7 +82,7 @@ FAULT = FaultKind(
     name="other-release",
     title="a node with another release",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     needs_releases=True,

@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from kraftsim.faults.awaited_frame import API_KEY, apis_of, await_frame
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import FieldStrike, Watch
+from kraftsim.faults.fault_space import BROKER_REGISTRATION
+from kraftsim.faults.field import SocketInjection, Watch
 from kraftsim.faults.frame_over_sockets import held_frame
-from kraftsim.faults.strike import Strike
-from kraftsim.faults.terrain import BROKER_REGISTRATION
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Hold the request of the trigger, or the target's next one, until others have overtaken it; it is effective when it is released after that."""
     releases: list[Callable[[], None]] = []
 
@@ -44,7 +44,7 @@ def strike(injection: Strike) -> None:
 
         def let_go() -> None:
             if not injection.is_over:
-                injection.bite(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
+                injection.record_effect(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
             release()
 
         end = injection.simulation.triggers.follow_frames(look)
@@ -53,7 +53,7 @@ def strike(injection: Strike) -> None:
 
     def deliver() -> None:
         if releases and not injection.integer("overtaken_by"):
-            injection.bite("a request was delayed in the network")
+            injection.record_effect("a request was delayed in the network")
         for release in releases:
             release()
 
@@ -61,7 +61,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(deliver, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Hold the request in the proxy until others of its API have passed on other connections."""
     frame = await held_frame(injection, is_response=False)
     if frame is None:
@@ -72,7 +72,7 @@ async def over_sockets(injection: FieldStrike) -> None:
     await frame.send()
     if not injection.integer("overtaken_by"):
         await asyncio.sleep(injection.integer("duration_ms") / 1000)
-        injection.bite("a request was delayed in the network")
+        injection.record_effect("a request was delayed in the network")
         return
     watch = Watch(
         api_key=frame.api_key,
@@ -86,7 +86,7 @@ async def over_sockets(injection: FieldStrike) -> None:
     if other is not None:
         await other.let_pass()
         await asyncio.sleep(injection.integer("after_ms") / 1000)
-        injection.bite(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
+        injection.record_effect(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
 
 
 def _is_spared(api_key: int, wanted: int | None) -> bool:
@@ -97,11 +97,11 @@ FAULT = FaultKind(
     name="overtaken-request",
     title="an overtaken request",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"api_key": None, "asked_by_server": False, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={
         "overtaken_by": OneOf((1, 1, 2, 5)),
         "same_client": OneOf((True, False)),

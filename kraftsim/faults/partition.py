@@ -3,30 +3,30 @@
 from collections.abc import Sequence
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import Condition, FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Block the links of the target for a while; it is effective when bytes or a connect are held back."""
     part(injection, injection.directions())
 
 
-def part(injection: Strike, pairs: Sequence[tuple[str, str]]) -> None:
+def part(injection: Injection, pairs: Sequence[tuple[str, str]]) -> None:
     """Block some links while the fault lasts."""
     network = injection.simulation.network
-    bite = injection.bite
+    record_effect = injection.record_effect
     for source, target in pairs:
-        network.block(source, target, bite)
+        network.block(source, target, record_effect)
 
     def heal() -> None:
         for source, target in pairs:
-            network.unblock(source, target, bite)
+            network.unblock(source, target, record_effect)
 
     injection.lasting(heal, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Hold bytes in the proxy, as TCP would retransmit them afterwards; new connections are accepted but transfer no data."""
     await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
 
@@ -35,7 +35,7 @@ FAULT = FaultKind(
     name="partition",
     title="a network partition",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"duration_ms": 10_000},

@@ -1,11 +1,11 @@
 """A process is paused for a while, as in a long garbage collection: its peers get no answers, and everything pending happens at once afterwards."""
 
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Pause the target's process now and resume it later."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -14,25 +14,25 @@ def strike(injection: Strike) -> None:
     def resume() -> None:
         waited = simulation.resume(host) if host.process is paused else 0
         if waited:
-            injection.bite(f"{waited} callbacks had to wait")
+            injection.record_effect(f"{waited} callbacks had to wait")
 
     injection.lasting(resume, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGSTOP, and SIGCONT later; a single embedded node cannot be paused."""
     if not await injection.field.pause(injection.target):
         return
     await injection.lasts(injection.integer("duration_ms"))
     if await injection.field.resume(injection.target):
-        injection.bite("a node was paused")
+        injection.record_effect("a node was paused")
 
 
 FAULT = FaultKind(
     name="pause",
     title="a paused process",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=(SIM, PROCESSES),
     params={"duration_ms": 5000},

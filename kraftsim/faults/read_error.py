@@ -4,15 +4,15 @@ A node exits, as Kafka's does when its only log directory fails; after healing i
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.disk_faults import BadRange
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Fail reads of `bytes` bytes from position `first` on; it is effective when one fails."""
-    bad_ranges = injection.simulation.host(injection.target).platter.faults.bad_ranges
+    bad_ranges = injection.simulation.host(injection.target).durable.faults.bad_ranges
     first = injection.integer("first")
-    ailment = BadRange(kind=injection.file_class(), first=first, end=first + injection.integer("bytes"), bite=injection.bite)
+    ailment = BadRange(kind=injection.file_class(), first=first, end=first + injection.integer("bytes"), record_effect=injection.record_effect)
     bad_ranges.append(ailment)
     injection.lasting(lambda: bad_ranges.remove(ailment), injection.integer("duration_ms"))
 
@@ -21,7 +21,7 @@ FAULT = FaultKind(
     name="read-error",
     title="a disk with read errors",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"file_class": None, "first": 0, "bytes": 1 << 30, "duration_ms": 5000},
     draws={
         "file_class": OneOf((None, "metadata-log", "partition-log", "checkpoint")),

@@ -6,7 +6,7 @@ The bytes behind the correlation id are recorded; an answer fits every request o
 import struct
 from collections.abc import Callable, Hashable, Sequence
 
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FrameSeen
 
 RESPONSE_HEAD = struct.Struct(">ii")
@@ -24,7 +24,7 @@ Pick = Callable[[list[bytes], bytes], bytes | None]
 class RecordedAnswers:
     """The answers since a fault was armed."""
 
-    def __init__(self, injection: Strike, api_keys: Sequence[int], key_of: KeyOf) -> None:
+    def __init__(self, injection: Injection, api_keys: Sequence[int], key_of: KeyOf) -> None:
         self._api_keys = api_keys
         self._key_of = key_of
         self._answers: dict[Hashable, list[bytes]] = {}

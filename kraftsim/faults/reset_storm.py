@@ -6,11 +6,11 @@ One reset (`cut-connection`) causes one retry; a storm also tests the retries, a
 import asyncio
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Reset a connection of the target after each of some random waits; it is effective when one is reset."""
     network = injection.simulation.network
     pairs = set(injection.directions())
@@ -23,22 +23,22 @@ def strike(injection: Strike) -> None:
             ends for ends in network.connections.values() if (ends[0].process.host.name, ends[1].process.host.name) in pairs and not ends[0].is_lost
         ]
         if open_ones:
-            network.cut_ends(injection.random.choice(open_ones))
-            injection.bite("a connection was reset")
+            network.reset_connections(injection.random.choice(open_ones))
+            injection.record_effect("a connection was reset")
         injection.after(1 + int(injection.random.expovariate(1 / interval_ms)), reset_one)
 
     injection.lasting(lambda: None, injection.integer("duration_ms"))
     reset_one()
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy reset a connection after each of some random waits."""
 
     async def storm() -> None:
         while True:
             effect = await injection.field.cut(injection.links(), only_one=True)
             if effect.closed:
-                injection.bite("a connection was reset")
+                injection.record_effect("a connection was reset")
             await asyncio.sleep((1 + injection.random.expovariate(1 / injection.integer("interval_ms"))) / 1000)
 
     await injection.before_it_ends(storm(), injection.integer("duration_ms"))
@@ -48,7 +48,7 @@ FAULT = FaultKind(
     name="reset-storm",
     title="repeated connection resets",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"interval_ms": 100, "duration_ms": 3000},

@@ -1,11 +1,11 @@
 """A process is killed, or its host loses power, and it restarts after a while with the remaining data of its disk."""
 
-from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf, Spoils
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.fault import EVERYWHERE, Between, DataLoss, Family, FaultKind, OneOf
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Take the target down now and start it again later, unless another fault did."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -19,15 +19,15 @@ def strike(injection: Strike) -> None:
         if not host.is_alive and host.process.incarnation == incarnation:
             simulation.restart(host)
 
-    injection.bite(f"{lost_bytes} bytes and {connections} connections were lost")
+    injection.record_effect(f"{lost_bytes} bytes and {connections} connections were lost")
     injection.lasting(start, injection.integer("after_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGKILL and start the node again; the page cache survives, so a power loss is only a kill here."""
     if not await injection.field.kill(injection.target):
         return
-    injection.bite("a node went down")
+    injection.record_effect("a node went down")
     await injection.lasts(injection.integer("after_ms"))
     await injection.field.restart(injection.target)
 
@@ -36,11 +36,11 @@ FAULT = FaultKind(
     name="restart",
     title="a crash and a restart of a process",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"after_ms": 1000, "power_loss": False},
     draws={"after_ms": Between(20, 4000), "power_loss": OneOf((False, True))},
-    spoils=Spoils.UNFLUSHED,
-    spoils_if="power_loss",
+    data_loss=DataLoss.UNFLUSHED,
+    data_loss_if="power_loss",
 )

@@ -5,14 +5,14 @@ from five on neighbours can talk, and an elected leader is not recognised by all
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import Condition, FieldStrike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.partition import part
-from kraftsim.faults.strike import Strike
 
 HOSTS_MIN = 3
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Partition the hosts of the target (all of them without one) for a while; it is effective when bytes or a connect are held back."""
     hosts = injection.hosts()
     if len(hosts) < HOSTS_MIN:
@@ -33,7 +33,7 @@ def silenced(ring: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """The same among the nodes, without clients: the proxy holds the bytes of blocked pairs."""
     nodes = injection.nodes()
     if len(nodes) < HOSTS_MIN:
@@ -46,7 +46,7 @@ FAULT = FaultKind(
     name="ring-partition",
     title="a ring partition with a different majority for each host",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"duration_ms": 10_000},

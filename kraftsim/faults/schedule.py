@@ -6,7 +6,7 @@ import msgspec
 
 from kraftsim.faults.arm import arm, tally
 from kraftsim.faults.fault import Fault
-from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
+from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.faults.trigger import AtTime
 from kraftsim.world.simulated import Simulation
 
@@ -17,10 +17,10 @@ class FaultSchedule:
     def __init__(self, simulation: Simulation, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         self._simulation = simulation
-        self._strikes: list[Strike] = []
+        self._strikes: list[Injection] = []
 
     @property
-    def strikes(self) -> tuple[Strike, ...]:
+    def injections(self) -> tuple[Injection, ...]:
         """The state of each fault, in the order of `faults`; empty before they are armed."""
         return tuple(self._strikes)
 

@@ -6,27 +6,27 @@ Source: ZooKeeper Programmer's Guide (sessions), kafka.zookeeper.ZooKeeperClient
 """
 
 from kraftsim.faults.fault import Aim, Family, FaultKind, OneOf
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.zookeeper_servers import server_of
 from protocol.zookeeper.kafka_znodes import CONTROLLER
 
 ANY_CONTROLLER, ANYBODY = "controller", "anybody"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Expire one session now."""
     found = server_of(injection)
     if found is None:
         return
     host, server = found
-    znode = server.keeper.tree.get(CONTROLLER)
-    sessions = [session for session, paths in server.keeper.tree.ephemerals.items() if paths]
+    znode = server.znode_state.tree.get(CONTROLLER)
+    sessions = [session for session, paths in server.znode_state.tree.ephemerals.items() if paths]
     if injection.text("whose") == ANY_CONTROLLER and znode is not None and znode.owner in sessions:
         sessions = [znode.owner]
     if not sessions:
         return
     session = injection.random.choice(sorted(sessions))
-    injection.bite(f"{len(server.keeper.tree.ephemerals[session])} ephemeral znodes were deleted with session {session:#x}")
+    injection.record_effect(f"{len(server.znode_state.tree.ephemerals[session])} ephemeral znodes were deleted with session {session:#x}")
     injection.simulation.spawn(host, server.end_session(session))
 
 
@@ -34,9 +34,9 @@ FAULT = FaultKind(
     name="session-loss",
     title="an expired ZooKeeper session",
     family=Family.ZOOKEEPER,
-    strike=strike,
+    inject=inject,
     aim=Aim.ALL,
-    strikes_on=("time", "event", "state"),
+    triggers_on=("time", "event", "state"),
     params={"whose": ANYBODY},
     draws={"whose": OneOf((ANY_CONTROLLER, ANYBODY))},
 )

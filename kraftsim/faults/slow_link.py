@@ -3,24 +3,24 @@
 from collections.abc import Callable
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import Condition, FieldStrike
-from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Slow the links of the target for a while; it is effective when bytes are sent."""
     latency_ns = injection.integer("latency_ms") * NANOSECONDS_PER_MILLISECOND
     jitter_ns = injection.integer("jitter_ms") * NANOSECONDS_PER_MILLISECOND
 
     def delay(size_bytes: int) -> int:
         if size_bytes:
-            injection.bite("bytes were delayed")
+            injection.record_effect("bytes were delayed")
         return latency_ns + int(injection.random.random() * jitter_ns)
 
     slow_links(injection, delay)
 
 
-def slow_links(injection: Strike, delay: Callable[[int], int]) -> None:
+def slow_links(injection: Injection, delay: Callable[[int], int]) -> None:
     """Delay the bytes on the links of the target by the result of a function, while the fault lasts."""
     network = injection.simulation.network
     pairs = injection.directions()
@@ -34,7 +34,7 @@ def slow_links(injection: Strike, delay: Callable[[int], int]) -> None:
     injection.lasting(hasten, injection.integer("duration_ms"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Delay bytes in the proxy."""
     condition = Condition(latency_ms=injection.integer("latency_ms"), jitter_ms=injection.integer("jitter_ms"))
     await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
@@ -44,7 +44,7 @@ FAULT = FaultKind(
     name="slow-link",
     title="a slow network",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"latency_ms": 500, "jitter_ms": 1000, "duration_ms": 10_000},

@@ -7,11 +7,11 @@ client closes the connection, and reconnects with the same session.
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.zookeeper.keeper import Step
+from kraftsim.core.zookeeper.server_state import Step
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
-from kraftsim.faults.field import SERVER_PREFIX, Condition, FieldStrike, links_of
-from kraftsim.faults.strike import Strike
-from kraftsim.faults.zookeeper_servers import later, stand_between
+from kraftsim.faults.field import SERVER_PREFIX, Condition, SocketInjection, links_of
+from kraftsim.faults.injection import Injection
+from kraftsim.faults.zookeeper_servers import intercept, later
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.server import ZookeeperServer
 
@@ -21,10 +21,10 @@ MS_PER_SECOND: Final = 1000
 class SlowAnswers:
     """Implements `kraftsim.faults.zookeeper_servers.Between`."""
 
-    def __init__(self, server: ZookeeperServer, delay_seconds: float, bite: Callable[[str], None]) -> None:
+    def __init__(self, server: ZookeeperServer, delay_seconds: float, record_effect: Callable[[str], None]) -> None:
         self._server = server
         self._delay_seconds = delay_seconds
-        self._bite = bite
+        self._bite = record_effect
         self._waiting: list[list[Step]] = []
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
@@ -49,12 +49,12 @@ class SlowAnswers:
             self._server.tell(self._waiting.pop(0))
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Delay every answer; it is effective with the first."""
-    stand_between(injection, lambda server: SlowAnswers(server, injection.integer("delay_ms") / MS_PER_SECOND, injection.bite))
+    intercept(injection, lambda server: SlowAnswers(server, injection.integer("delay_ms") / MS_PER_SECOND, injection.record_effect))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Delay in the proxy all that ZooKeeper servers send; without ZooKeeper it has no effect."""
     nodes = injection.field.node_names
     links = [link for name in nodes if name.startswith(SERVER_PREFIX) for link in links_of(f"{name}>*", nodes)]
@@ -65,12 +65,12 @@ FAULT = FaultKind(
     name="slow-zookeeper",
     title="a slow ZooKeeper",
     family=Family.ZOOKEEPER,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     through_proxy=True,
     modes=EVERYWHERE,
     aim=Aim.ALL,
-    strikes_on=("time", "event", "state"),
+    triggers_on=("time", "event", "state"),
     params={"delay_ms": 500, "duration_ms": 5000},
     draws={"delay_ms": Between(20, 5000), "duration_ms": Between(500, 8000)},
 )

@@ -1,15 +1,15 @@
 """The producer snapshot of a segment in the remote store is replaced by that of another segment of the partition, until it is healed."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
-from kraftsim.faults.remote_objects import drawn_key
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
+from kraftsim.faults.remote_objects import random_key
 
 SNAPSHOT = ".snapshot"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Replace a snapshot by another one of the same directory; it is effective if there are two that differ."""
-    found = drawn_key(injection, SNAPSHOT)
+    found = random_key(injection, SNAPSHOT)
     if found is None:
         return
     store, key = found
@@ -20,7 +20,7 @@ def strike(injection: Strike) -> None:
         return
     right, other = store.contents[key], injection.random.choice(others)
     store.contents[key] = store.contents[other]
-    injection.bite(f"{key} has the content of {other}")
+    injection.record_effect(f"{key} has the content of {other}")
 
     def heal() -> None:
         if key in store.contents:
@@ -33,9 +33,9 @@ FAULT = FaultKind(
     name="snapshot-of-another-segment",
     title="a producer snapshot of another segment",
     family=Family.STORE,
-    strike=strike,
+    inject=inject,
     aim=Aim.ALL,
-    strikes_on=("time", "event"),
+    triggers_on=("time", "event"),
     params={"duration_ms": 5000},
     draws={"duration_ms": Between(500, 5000)},
 )

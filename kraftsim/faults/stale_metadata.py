@@ -7,8 +7,8 @@ from collections.abc import Hashable
 
 from kraftsim.faults.awaited_frame import await_frame
 from kraftsim.faults.fault import Between, Family, FaultKind
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.recorded_answers import SIZE_FIELD_BYTES, RecordedAnswers
-from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 from protocol.api_keys import ApiKey
 from protocol.requests import read_request_head
@@ -16,12 +16,12 @@ from protocol.requests import read_request_head
 METADATA = int(ApiKey.METADATA)
 
 
-def prepare(injection: Strike) -> None:
+def prepare(injection: Injection) -> None:
     """Start recording answers."""
     injection.recorded = RecordedAnswers(injection, (METADATA,), _question)
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Replace the target's next answers for which an older, different one was recorded; it is effective with the first."""
     recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
@@ -33,7 +33,7 @@ def strike(injection: Strike) -> None:
         if not others or left == 0:
             return None
         left -= 1
-        injection.bite("an answer to Metadata was replaced by an old one")
+        injection.record_effect("an answer to Metadata was replaced by an old one")
         return others[-min(injection.integer("age"), len(others))]
 
     def act(frame: FrameSeen) -> bool:
@@ -56,9 +56,9 @@ FAULT = FaultKind(
     name="stale-metadata",
     title="a stale answer to Metadata",
     family=Family.PROTOCOL,
-    strike=strike,
+    inject=inject,
     prepare=prepare,
     params={"age": 1, "times": 1, "duration_ms": 10_000},
-    strikes_on=("time", "frame", "event", "state"),
+    triggers_on=("time", "frame", "event", "state"),
     draws={"age": Between(1, 8), "times": Between(1, 5), "duration_ms": Between(500, 8000)},
 )

@@ -9,11 +9,11 @@ Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously co
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.zookeeper.keeper import Step
 from kraftsim.core.zookeeper.replica import Replica
+from kraftsim.core.zookeeper.server_state import Step
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
-from kraftsim.faults.strike import Strike
-from kraftsim.faults.zookeeper_servers import later, stand_between
+from kraftsim.faults.injection import Injection
+from kraftsim.faults.zookeeper_servers import intercept, later
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from protocol.message_codec import compiled
@@ -39,30 +39,30 @@ class _Held:
 class LaggingFollower:
     """Implements `kraftsim.faults.zookeeper_servers.Between`."""
 
-    def __init__(self, server: ZookeeperServer, connections: list[int], lag_seconds: float, bite: Callable[[str], None]) -> None:
+    def __init__(self, server: ZookeeperServer, connections: list[int], lag_seconds: float, record_effect: Callable[[str], None]) -> None:
         self._server = server
         self._lag_seconds = lag_seconds
-        self._bite = bite
-        self._replica = Replica(server.keeper.tree.copy(), server.keeper.last_zxid)
+        self._bite = record_effect
+        self._replica = Replica(server.znode_state.tree.copy(), server.znode_state.last_zxid)
         self._held: dict[int, _Held] = {}
         self._clients = connections
         self._is_leaving = False
         for connection in connections:
-            server.keeper.serve_from(self._replica, connection)
+            server.znode_state.serve_from(self._replica, connection)
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
         """Serve a frame: those of the follower's clients from its own state, each after the one in front of it is answered."""
-        keeper = self._server.keeper
-        if keeper.is_served_from(connection.number) is not self._replica:
+        znode_state = self._server.znode_state
+        if znode_state.is_served_from(connection.number) is not self._replica:
             return self._server.step(connection, frame)
         if connection.number in self._held:
             self._held[connection.number].behind.append(frame)
             return None
         self._look(frame)
         step = self._server.step(connection, frame)
-        if step is None or keeper.is_served_from(connection.number) is None:
+        if step is None or znode_state.is_served_from(connection.number) is None:
             return step
-        until = step.txns[-1][0].zxid if step.txns else keeper.last_zxid if _op_code(frame) == OpCode.SYNC else 0
+        until = step.txns[-1][0].zxid if step.txns else znode_state.last_zxid if _op_code(frame) == OpCode.SYNC else 0
         if until > self._replica.zxid:
             own = [each for each in step.frames if each[0] == connection.number]
             step.frames = [each for each in step.frames if each[0] != connection.number]
@@ -73,7 +73,7 @@ class LaggingFollower:
         """Notify the leader's clients now; the follower receives the change now, and applies it later."""
         txns = [txn for step in steps for txn in step.txns]
         for header, record in txns:
-            self._replica.hear(header, record)
+            self._replica.receive(header, record)
         self._server.tell(steps)
         if txns and self._is_leaving:
             self._make(txns[-1][0].zxid)
@@ -83,13 +83,13 @@ class LaggingFollower:
     async def leave(self) -> None:
         """Catch up: apply everything and send pending answers; the clients move to the leader once nothing is pending."""
         self._is_leaving = True
-        self._make(self._server.keeper.last_zxid)
+        self._make(self._server.znode_state.last_zxid)
 
     def _make(self, zxid: int) -> None:
-        keeper = self._server.keeper
+        znode_state = self._server.znode_state
         if self._server.is_dead or self._server.front is not self:
             return
-        notifications = keeper.follow(self._replica, zxid)
+        notifications = znode_state.follow(self._replica, zxid)
         ready = [held for held in self._held.values() if held.zxid <= self._replica.zxid]
         if notifications.frames or ready:
             self._bite("a client was notified late of a change")
@@ -98,16 +98,16 @@ class LaggingFollower:
         self._server.tell([notifications, *(Step(frames=held.frames) for held in ready)])
         for held in reversed(ready):
             self._server.serve_first(held.connection, held.behind)
-        if self._is_leaving and self._replica.zxid == keeper.last_zxid:
+        if self._is_leaving and self._replica.zxid == znode_state.last_zxid:
             for connection in self._clients:
-                if keeper.is_served_from(connection) is self._replica:
-                    keeper.serve_from(None, connection)
+                if znode_state.is_served_from(connection) is self._replica:
+                    znode_state.serve_from(None, connection)
             self._server.front = self._server
 
     def _look(self, frame: bytes) -> None:
         """Become effective if a client is about to read stale data."""
         path = _path(frame) if _op_code(frame) in READS else None
-        if path is not None and self._replica.differs_at(path, self._server.keeper.tree):
+        if path is not None and self._replica.differs_at(path, self._server.znode_state.tree):
             self._bite(f"a client read stale data of {path}")
 
 
@@ -129,24 +129,24 @@ def _path(frame: bytes) -> str | None:
     return found.path
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Move so many of a thousand connected clients to the follower; it is effective when one reads stale data, or is notified late."""
 
     def put(server: ZookeeperServer) -> LaggingFollower:
-        there = [number for number in sorted(server.connections) if server.keeper.session_of(number) is not None]
+        there = [number for number in sorted(server.connections) if server.znode_state.session_of(number) is not None]
         clients = [number for number in there if injection.random.randrange(PERMILLE) < injection.integer("permille")]
-        return LaggingFollower(server, clients, injection.integer("lag_ms") / MS_PER_SECOND, injection.bite)
+        return LaggingFollower(server, clients, injection.integer("lag_ms") / MS_PER_SECOND, injection.record_effect)
 
-    stand_between(injection, put)
+    intercept(injection, put)
 
 
 FAULT = FaultKind(
     name="stale-znodes",
     title="a lagging ZooKeeper follower",
     family=Family.ZOOKEEPER,
-    strike=strike,
+    inject=inject,
     aim=Aim.ALL,
-    strikes_on=("time", "event", "state"),
+    triggers_on=("time", "event", "state"),
     params={"lag_ms": 1000, "permille": 500, "duration_ms": 5000},
     draws={"lag_ms": Between(20, 5000), "permille": Between(200, 1000), "duration_ms": Between(500, 8000)},
 )

@@ -19,7 +19,7 @@ from kraftsim.events.raft import (
     RaftRoleChanged,
     SnapshotLoaded,
     VoteAnswered,
-    VoteTold,
+    VoteSent,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
@@ -41,7 +41,7 @@ FACTS: tuple[type[Event], ...] = (
     MetadataReverted,
     SnapshotLoaded,
     VoteAnswered,
-    VoteTold,
+    VoteSent,
     ProducerIdBlockRequested,
     ProducerIdBlockReceived,
     ProducerIdBlockRefused,
@@ -101,7 +101,7 @@ class NodeFacts:
                 self.log_end = self.appended_end = self.flushed_end = self.high_watermark = end_offset
             case VoteAnswered(is_granted=True, is_pre_vote=False, leader_epoch=epoch):
                 self.voted_epoch = epoch
-            case VoteTold(leader_epoch=epoch):
+            case VoteSent(leader_epoch=epoch):
                 self.sent_vote_epoch = epoch
             case ProducerIdBlockRequested():
                 self.is_asking_for_block = True

@@ -6,11 +6,11 @@ A node that takes longer than `kill_after_ms` is killed, as supervisors do.
 import asyncio
 
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Stop the target, and start it again after it has ended; it is effective when it was up."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -21,7 +21,7 @@ def strike(injection: Strike) -> None:
     def end(how: str) -> None:
         if host.process is process and process.is_alive:
             simulation.kill(host)
-            injection.bite(f"the node {how}")
+            injection.record_effect(f"the node {how}")
             injection.start_later(host, injection.integer("after_ms"))
 
     def on_stopped(stopping: "asyncio.Task[object]") -> None:
@@ -38,11 +38,11 @@ def strike(injection: Strike) -> None:
         injection.after(injection.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed"))
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGTERM, and start the node again; one that takes too long is killed."""
     if not await injection.field.stop(injection.target, kill_after_ms=injection.integer("kill_after_ms")):
         return
-    injection.bite("the node stopped")
+    injection.record_effect("the node stopped")
     await injection.lasts(injection.integer("after_ms"))
     await injection.field.restart(injection.target)
 
@@ -51,7 +51,7 @@ FAULT = FaultKind(
     name="stop",
     title="a clean restart of a node",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"after_ms": 1000, "kill_after_ms": 10_000},

@@ -1,14 +1,14 @@
 """Flushes do not return for a while, without an error: a drive that retries, a controller that resets its bus."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.disk_faults import StuckFlush
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Hold every flush of a class of files that begins from now on, and complete them all when the fault is over."""
-    stuck = injection.simulation.host(injection.target).platter.faults.stuck
-    ailment = StuckFlush(kind=injection.file_class(), bite=injection.bite)
+    stuck = injection.simulation.host(injection.target).durable.faults.stuck
+    ailment = StuckFlush(kind=injection.file_class(), record_effect=injection.record_effect)
     stuck.append(ailment)
 
     def release() -> None:
@@ -22,7 +22,7 @@ FAULT = FaultKind(
     name="stuck-flush",
     title="a flush that does not return",
     family=Family.DISK,
-    strike=strike,
+    inject=inject,
     params={"file_class": None, "duration_ms": 5000},
     draws={"file_class": OneOf((None, "metadata-log", "quorum-state", "checkpoint", "partition-log")), "duration_ms": Between(300, 6000)},
 )

@@ -8,11 +8,11 @@ import asyncio
 from functools import partial
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import Condition, FieldStrike, links_of
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import Condition, SocketInjection, links_of
+from kraftsim.faults.injection import Injection
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Clog hosts one after the other over the first part of the duration, and unclog them over the last; it is effective when any bytes are held."""
     hosts = [name for name in injection.hosts() if injection.random.random() * 100 < injection.integer("percent")] or [
         injection.random.choice(injection.hosts())
@@ -20,18 +20,18 @@ def strike(injection: Strike) -> None:
     duration_ms, spread_ms = injection.integer("duration_ms"), injection.integer("spread_ms")
     clogged: dict[str, list[tuple[str, str]]] = {}
     network = injection.simulation.network
-    bite = injection.bite
+    record_effect = injection.record_effect
 
     def clog(host: str) -> None:
         if injection.is_over:
             return
         clogged[host] = [pair for other in injection.simulation.hosts if other != host for pair in ((host, other), (other, host))]
         for source, target in clogged[host]:
-            network.clog(source, target, bite)
+            network.clog(source, target, record_effect)
 
     def unclog(host: str) -> None:
         for source, target in clogged.pop(host, []):
-            network.unclog(source, target, bite)
+            network.unclog(source, target, record_effect)
 
     def unclog_all() -> None:
         for host in list(clogged):
@@ -43,7 +43,7 @@ def strike(injection: Strike) -> None:
     injection.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """The same with the nodes, including their links to clients."""
     random, nodes = injection.random, injection.nodes()
     chosen = [name for name in nodes if random.random() * 100 < injection.integer("percent")] or [random.choice(nodes)]
@@ -62,7 +62,7 @@ FAULT = FaultKind(
     name="swizzle-clog",
     title="hosts clogged one by one and unclogged in another order",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"percent": 50, "spread_ms": 1000, "duration_ms": 2000},

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 BOTH_WAYS = "<>"
 ONE_WAY = ">"
-LEADER_WORD = "leader"
+LEADER_TARGET = "leader"
 PATTERN_SIGNS = ("*", "?", "[")
 
 
@@ -44,12 +44,12 @@ def members(group: str, hosts: Sequence[str], *, may_lack: bool = False) -> list
 
 def names_leader(target: str) -> bool:
     """Return whether a target contains the leader."""
-    return LEADER_WORD in _words(target)
+    return LEADER_TARGET in _words(target)
 
 
 def with_leader(target: str, leader: str) -> str:
     """Return a target with the name of the leader in place of `leader`."""
-    pieces = [",".join(leader if name == LEADER_WORD else name for name in side.split(",")) for side in _sides(target)]
+    pieces = [",".join(leader if name == LEADER_TARGET else name for name in side.split(",")) for side in _sides(target)]
     return _sign(target).join(pieces)
 
 

@@ -7,32 +7,32 @@ position.
 from collections.abc import Iterator
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
-from kraftsim.faults.field import Condition, FieldStrike
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.field import Condition, SocketInjection
+from kraftsim.faults.injection import Injection
 
 NANOSECONDS_PER_MICROSECOND = 1000
 EVERY_BOUNDARY = 0
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Split writes over the links of the target for a while; it is effective when a single write arrives in pieces."""
     links = [injection.simulation.network.link(source, target) for source, target in injection.directions()]
     tear = _Tear(injection).pieces
     for link in links:
         link.begin_tearing(tear)
 
-    def mend() -> None:
+    def heal() -> None:
         for link in links:
             link.end_tearing(tear)
 
-    injection.lasting(mend, injection.integer("duration_ms"))
+    injection.lasting(heal, injection.integer("duration_ms"))
 
 
 class _Tear:
     """Where writes are split, and the gaps between the pieces."""
 
-    def __init__(self, injection: Strike) -> None:
-        self._strike = injection
+    def __init__(self, injection: Injection) -> None:
+        self._inject = injection
         self._piece_bytes = injection.integer("piece_bytes")
         self._pieces_max = injection.integer("pieces_max")
         self._gap_ns = injection.integer("gap_us") * NANOSECONDS_PER_MICROSECOND
@@ -42,10 +42,10 @@ class _Tear:
         """Yield the pieces of a write with the nanoseconds before each."""
         ends = self._ends(len(data))
         if len(ends) > 1:
-            self._strike.bite(f"{len(data)} bytes arrived in {len(ends)} pieces")
+            self._inject.record_effect(f"{len(data)} bytes arrived in {len(ends)} pieces")
         start = 0
         for end in ends:
-            yield data[start:end], int(self._strike.random.random() * self._gap_ns)
+            yield data[start:end], int(self._inject.random.random() * self._gap_ns)
             start = end
 
     def _ends(self, size_bytes: int) -> list[int]:
@@ -57,7 +57,7 @@ class _Tear:
         return [*ends, size_bytes]
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy write in pieces what it has read in one."""
     condition = Condition(
         piece_bytes=injection.integer("piece_bytes"),
@@ -72,7 +72,7 @@ FAULT = FaultKind(
     name="torn-reads",
     title="writes that arrive in pieces",
     family=Family.NETWORK,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"piece_bytes": 1, "pieces_max": 100, "gap_us": 50, "duration_ms": 5000},

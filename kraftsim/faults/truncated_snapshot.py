@@ -4,9 +4,9 @@ A node that still has the records in its log does not need the snapshot; another
 and starts the node.
 """
 
-from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
+from kraftsim.faults.damaged_file import damage_until_healed, sound_files
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated import FileClass
 from kraftsim.world.simulated.damage import Damage
 
@@ -16,19 +16,19 @@ BOOTSTRAP = "bootstrap.checkpoint"
 PERMILLE = 1000
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Truncate the file, kill the process, and restart it; it is effective when the file is read to its end."""
     host = injection.simulation.host(injection.target)
-    written = [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
+    written = [path for path in host.durable.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
     paths = sound_files(host, [path for path in written if not path.endswith(BOOTSTRAP)])
     if not paths or not host.is_alive:
         return
     path = paths[-1]
-    inode = host.platter.names[path]
+    inode = host.durable.names[path]
     kept_bytes = len(inode.cache) * injection.integer("kept_permille") // PERMILLE
     effect = f"{path} ends after {kept_bytes} of {len(inode.cache)} bytes"
-    damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, bite=injection.bite)
-    hurt_until_healed(injection, host, path, [damage])
+    damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, record_effect=injection.record_effect)
+    damage_until_healed(injection, host, path, [damage])
 
 
 FAULT = FaultKind(
@@ -36,7 +36,7 @@ FAULT = FaultKind(
     title="a truncated snapshot",
     family=Family.DISK,
     needs_quorum=True,
-    strike=strike,
+    inject=inject,
     params={"kept_permille": 500, "after_ms": 100, "duration_ms": 5000},
     settings={"metadata.log.max.record.bytes.between.snapshots": "500"},
     draws={"kept_permille": OneOf((0, 100, 500, 900, 999)), "after_ms": Between(20, 2000), "duration_ms": Between(2000, 8000)},

@@ -7,18 +7,18 @@ import asyncio
 
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import BrokerFenced, ControllerElected
-from kraftsim.events.zookeeper_controllers import BrokerWent, ZookeeperControllerElected
+from kraftsim.events.zookeeper_controllers import BrokerLeft, ZookeeperControllerElected
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
-from kraftsim.faults.field import FieldStrike
-from kraftsim.faults.standing import standing_of
+from kraftsim.faults.field import SocketInjection
+from kraftsim.faults.injection import Injection
+from kraftsim.faults.state_tracker import state_tracker_of
 from kraftsim.faults.states import LEADER, ZOOKEEPER_CONTROLLER
-from kraftsim.faults.strike import Strike
-from kraftsim.world.simulated import Host, Occasion, Simulation
+from kraftsim.world.simulated import Host, Simulation, TriggerContext
 
 ZOOKEEPER = "zookeeper"
 
 
-def strike(injection: Strike) -> None:
+def inject(injection: Injection) -> None:
     """Pause the target; resume it `after_ms` after it was replaced, or after `duration_ms`. It is effective in the first case."""
     simulation = injection.simulation
     host = simulation.host(injection.target)
@@ -29,10 +29,10 @@ def strike(injection: Strike) -> None:
         if host.process is paused:
             simulation.resume(host)
 
-    def taken(occasion: Occasion) -> None:
-        if injection.is_over or not paused.is_alive or occasion.host == host.name:
+    def taken(trigger_context: TriggerContext) -> None:
+        if injection.is_over or not paused.is_alive or trigger_context.host == host.name:
             return
-        injection.bite("it was replaced while it was paused")
+        injection.record_effect("it was replaced while it was paused")
         injection.after(injection.integer("after_ms"), injection.end)
 
     for lost, fields in places:
@@ -42,7 +42,7 @@ def strike(injection: Strike) -> None:
 
 def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], dict[str, object]]]:
     """Return the events that show that a host was replaced: as KRaft controller, as controller in ZooKeeper mode, and as a broker."""
-    tracker = standing_of(simulation)
+    tracker = state_tracker_of(simulation)
     places: list[tuple[type[Event], dict[str, object]]] = []
     if tracker.holds(LEADER, host.name):
         places.append((ControllerElected, {}))
@@ -50,11 +50,11 @@ def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], di
         places.append((ZookeeperControllerElected, {}))
     role, _, node_id = host.name.rpartition("-")
     if role != ZOOKEEPER and node_id.isdecimal():
-        places += [(gone, {"broker_id": int(node_id)}) for gone in (BrokerFenced, BrokerWent)]
+        places += [(gone, {"broker_id": int(node_id)}) for gone in (BrokerFenced, BrokerLeft)]
     return places
 
 
-async def over_sockets(injection: FieldStrike) -> None:
+async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGSTOP, and SIGCONT once there is another leader, or the broker is considered dead."""
     if not await injection.field.pause(injection.target):
         return
@@ -65,7 +65,7 @@ async def over_sockets(injection: FieldStrike) -> None:
 
     try:
         if await injection.before_it_ends(replaced(), injection.integer("duration_ms")):
-            injection.bite("it was replaced while it was paused")
+            injection.record_effect("it was replaced while it was paused")
             await asyncio.sleep(injection.integer("after_ms") / 1000)
     finally:
         await injection.field.resume(injection.target)
@@ -75,7 +75,7 @@ FAULT = FaultKind(
     name="zombie",
     title="a process that resumes after it was replaced",
     family=Family.PROCESS,
-    strike=strike,
+    inject=inject,
     over_sockets=over_sockets,
     modes=(SIM, PROCESSES),
     spares=(ZOOKEEPER,),

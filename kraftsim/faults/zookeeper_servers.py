@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from kraftsim.faults.strike import Strike
-from kraftsim.node.zookeeper.server import Front, ZookeeperServer
+from kraftsim.faults.injection import Injection
+from kraftsim.node.zookeeper.server import RequestInterceptor, ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
 
-COMPANION = "zookeeper"
+ATTACHMENT = "zookeeper"
 """An attachment of the simulation, set by the code that starts its nodes."""
 Found = tuple[Host, ZookeeperServer]
 Find = Callable[[], Found | None]
@@ -16,12 +16,12 @@ Find = Callable[[], Found | None]
 
 def make_known(simulation: Simulation, find: Find) -> None:
     """Register a function that returns the running server with its host; None while it is down."""
-    simulation.companions[COMPANION] = find
+    simulation.attachments[ATTACHMENT] = find
 
 
-def server_of(injection: Strike) -> Found | None:
+def server_of(injection: Injection) -> Found | None:
     """Return the running server; None without ZooKeeper, or while it is down."""
-    find = injection.simulation.companions.get(COMPANION)
+    find = injection.simulation.attachments.get(ATTACHMENT)
     if find is None:
         return None
     assert callable(find), "the name is used here only"
@@ -29,7 +29,7 @@ def server_of(injection: Strike) -> Found | None:
     return None if found is None or found[1].is_dead or not found[0].is_alive else found
 
 
-class Between(Front, Protocol):
+class Between(RequestInterceptor, Protocol):
     """The interceptor that is installed."""
 
     async def leave(self) -> None:
@@ -37,7 +37,7 @@ class Between(Front, Protocol):
         ...
 
 
-def stand_between(injection: Strike, put: Callable[[ZookeeperServer], Between]) -> None:
+def intercept(injection: Injection, put: Callable[[ZookeeperServer], Between]) -> None:
     """Install an interceptor between the server and its clients for `duration_ms`, unless there is one."""
     found = server_of(injection)
     if found is None or found[1].front is not found[1]:

@@ -103,7 +103,7 @@ class CaptureReader:
 
     def _is_new_connection(self, connection: _Connection, segment: Segment) -> bool:
         stream = connection.streams.get(segment.source)
-        return stream is not None and (stream.begins_anew(segment.sequence) or (segment.acknowledged is None and not stream.began_with_syn))
+        return stream is not None and (stream.is_new_connection(segment.sequence) or (segment.acknowledged is None and not stream.began_with_syn))
 
     def _decide(self, connection: _Connection, segment: Segment) -> None:
         """Find the client: the peer of a given port, the end that opened the connection, or the end that sends what looks like a request."""

@@ -144,7 +144,7 @@ class Dissector:
             end = self._named(known[tag], position, parts)
             if end != position + size:
                 self._odd(start, f"{known[tag].name} (tag {tag}) ends at byte {end}, its size said {position + size}")
-            parts[-1].note = f"tag {tag}"
+            parts[-1].emit = f"tag {tag}"
             position = end
         if unknown:
             parts.append(Part(TAGS, "unknown tagged fields", unknown[0].start, unknown[-1].end, parts=unknown))

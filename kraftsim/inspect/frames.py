@@ -149,7 +149,7 @@ def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
     inner = dissect_request(frame.content, start, part.end) if asked is None else dissect_response(frame.content, asked, start, part.end)
     frame.inner = inner
     part.parts, part.value = inner.tree.parts, None
-    part.note = f"{inner.api_name} v{inner.api_version} {inner.kind.value}"
+    part.emit = f"{inner.api_name} v{inner.api_version} {inner.kind.value}"
     for trouble in inner.tree.troubles:
         frame.tree.troubles.append(Trouble(path=f"{field_name}.{trouble.path}", position=trouble.position, reason=trouble.reason))
 

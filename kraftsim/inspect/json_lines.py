@@ -19,8 +19,8 @@ def json_of_parts(parts: list[Part]) -> dict[str, Json]:
     shown: dict[str, Json] = {}
     for part in parts:
         shown[part.name] = json_of(part)
-        if part.note and part.kind != "records" and not part.note.startswith("tag ") and part.parts is None:
-            shown[part.name + MEANS] = part.note
+        if part.emit and part.kind != "records" and not part.emit.startswith("tag ") and part.parts is None:
+            shown[part.name + MEANS] = part.emit
     return shown
 
 
@@ -33,8 +33,8 @@ def json_of(part: Part) -> Json:
     if part.kind.startswith("[]") or part.kind in ("records", "messages"):
         return [json_of(each) for each in part.parts]
     shown = json_of_parts(part.parts)
-    if part.note and part.name in ("key", "value", "request_data", "response_data"):
-        return {"is": part.note, **shown}
+    if part.emit and part.name in ("key", "value", "request_data", "response_data"):
+        return {"is": part.emit, **shown}
     return shown
 
 

@@ -25,7 +25,7 @@ GUESSED_BYTES_MAX: Final = 1 << 20
 """Longer responses are not decoded as every type."""
 
 
-class Told(Enum):
+class Hint(Enum):
     """The type of the bytes given by the caller."""
 
     NOTHING = "nothing"
@@ -50,13 +50,13 @@ class Found:
         return self.end - self.start + (SIZE.size if self.start >= SIZE.size else 0)
 
 
-def dissect_lone(content: bytes, declared: Told | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
+def dissect_lone(content: bytes, declared: Hint | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
     """Yield the frames, or the batches as one, in some bytes. `topic` is the topic of the records."""
     names = Names()
-    if declared is Told.BATCH or (declared is Told.NOTHING and looks_like_batch(content)):
-        yield _batches(content, topic, names, "" if declared is Told.BATCH else "record batches, as the checksum of the first one says", with_records)
+    if declared is Hint.BATCH or (declared is Hint.NOTHING and looks_like_batch(content)):
+        yield _batches(content, topic, names, "" if declared is Hint.BATCH else "record batches, as the checksum of the first one says", with_records)
         return
-    if declared is Told.NOTHING and resembles_batches(content):
+    if declared is Hint.NOTHING and resembles_batches(content):
         yield _batches(content, topic, names, "record batches, as their lengths and formats say", with_records)
         return
     for start, end in frame_spans(content):
@@ -76,11 +76,11 @@ def dissect_lone(content: bytes, declared: Told | Asked, *, topic: str | None = 
         yield found
 
 
-def _frame(content: bytes, start: int, end: int, declared: Told | Asked) -> Found | None:
+def _frame(content: bytes, start: int, end: int, declared: Hint | Asked) -> Found | None:
     """Decode one frame; None if it matches no known type."""
     if isinstance(declared, Asked):
         return _found(dissect_response(content, declared, start, end), start, end)
-    if declared is Told.REQUEST:
+    if declared is Hint.REQUEST:
         return _found(dissect_request(content, start, end), start, end)
     request = dissect_request(content, start, end)
     is_like_request = looks_like_header(content, start, end)

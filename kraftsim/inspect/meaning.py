@@ -112,12 +112,12 @@ def _is_metadata(record: Part) -> bool:
 def _explain_times(record: Part) -> None:
     timestamp = record.part("timestamp")
     if timestamp is not None and isinstance(timestamp.value, int):
-        timestamp.note = time_text(timestamp.value)
+        timestamp.emit = time_text(timestamp.value)
 
 
 def _explain(part: Part, names: Names, api_key: int | None) -> None:
-    if not part.note:
-        part.note = _explanation_of(part, names, api_key)
+    if not part.emit:
+        part.emit = _explanation_of(part, names, api_key)
     for each in part.parts or ():
         _explain(each, names, api_key)
     _learn(part, names)
@@ -185,15 +185,15 @@ class _Records:
             return
         attempt = Part(part.name, part.kind, part.start, part.end, part.value)
         if not open_version_prefixed(attempt, cls, path, later_as_newest=True):
-            part.parts, part.note, part.kind = attempt.parts, attempt.note, attempt.kind
+            part.parts, part.emit, part.kind = attempt.parts, attempt.emit, attempt.kind
 
     def _open(self, part: Part, value: bytes, path: str, topic: str | None) -> None:
         troubles: list[Trouble] = []
         start = part.end - len(value)
         part.parts = dissect_batches(self._frame.content, start, part.end, path, troubles, with_records=self._with_records)
-        part.note = f"{len(value)} bytes"
+        part.emit = f"{len(value)} bytes"
         if troubles and troubles[-1].reason.startswith("the last batch is torn") and self._may_be_torn():
-            part.note += f", the last batch is truncated at byte {part.end}"
+            part.emit += f", the last batch is truncated at byte {part.end}"
             troubles.pop()
         troubles += open_values(part.parts, path, topic, self._names)
         part.value = None

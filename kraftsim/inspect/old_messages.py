@@ -29,10 +29,10 @@ def dissect_old_message(
     for (field, kind, first, after), value in zip(HEAD_FIELDS, values, strict=True):
         part.parts.append(Part(field, kind, start + first, start + after, value, uncompressed=uncompressed))
     crc, attributes = part.parts[2], part.parts[4]
-    crc.note = "ok" if message.crc_is_valid() else "wrong"
-    if crc.note == "wrong":
+    crc.emit = "ok" if message.crc_is_valid() else "wrong"
+    if crc.emit == "wrong":
         troubles.append(Trouble(path=f"{path}.crc", position=start + 12, reason="the checksum does not fit the bytes", uncompressed=uncompressed))
-    attributes.note = _attribute_text(message)
+    attributes.emit = _attribute_text(message)
     if message.magic:
         part.parts.append(Part("timestamp", "int64", start + 18, start + 26, message.timestamp, uncompressed=uncompressed))
     try:

@@ -15,7 +15,7 @@ Value: TypeAlias = Scalar | list[Scalar]
 class Part:
     """A field, an element (`[3]`), a batch or a record; `start` and `end` count bytes of the frame, or of the uncompressed data in it.
 
-    It has a `value`, or `parts`, or neither when it is null. `note` explains the value.
+    It has a `value`, or `parts`, or neither when it is null. `emit` explains the value.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Part:
     end: int = -1
     value: Value = None
     parts: "list[Part] | None" = None
-    note: str = ""
+    emit: str = ""
     uncompressed: bool = False
     """Whether start and end count within the uncompressed records of a batch."""
 

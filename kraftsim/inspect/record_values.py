@@ -35,9 +35,9 @@ def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
     except MalformedMessage as malformed:
         return [_trouble(key, joined(path, "key"), 0, malformed.reason)]
     if kind is None:
-        key.note = "a control record of a kind that is not known here"
+        key.emit = "a control record of a kind that is not known here"
         return []
-    key.note = kind.name
+    key.emit = kind.name
     content = _content(value)
     if content is None or len(content) < 2:
         return [_trouble(value, joined(path, "value"), 0, "it is too short for a version")]
@@ -67,7 +67,7 @@ def open_coordinator_record(topic: CoordinatorTopic, key: Part, value: Part, pat
     try:
         classes = coordinator.record_classes(topic, record_type)
     except KeyError:
-        key.note = f"a record of type {record_type}, which is not known here"
+        key.emit = f"a record of type {record_type}, which is not known here"
         return []
     troubles = open_message(key, classes.key, coordinator.KEY_VERSION, PREFIX_BYTES, joined(path, "key"), may_go_on=True)
     return troubles if _content(value) is None else troubles + open_version_prefixed(value, classes.value, joined(path, "value"))
@@ -128,7 +128,7 @@ def open_message(value: Part, cls: type, version: int, position: int, path: str,
     move(parts, _start_of(value), uncompressed=value.uncompressed)
     value.parts = parts
     value.kind = cls.__name__
-    value.note = f"{declaration_of(cls).name} v{version}"
+    value.emit = f"{declaration_of(cls).name} v{version}"
     return troubles
 
 

@@ -78,7 +78,7 @@ def dissect_batches(content: bytes, start: int, end: int, path: str, troubles: l
         batches.append(part)
         if not batch.crc_is_valid():
             troubles.append(Trouble(path=f"{place}.crc", position=position + 17, reason="the checksum does not fit the bytes"))
-            _crc_part(part).note = "wrong"
+            _crc_part(part).emit = "wrong"
         if with_records:
             _open(batch, part, place, troubles)
         position += batch.size_bytes
@@ -90,12 +90,12 @@ def _header_of(batch: RecordBatch) -> list[Part]:
     for name, kind, first, after in HEADER_FIELDS:
         parts.append(Part(name, kind, batch.position + first, batch.position + after, getattr(batch, name)))
     attributes = parts[5]
-    attributes.note = ", ".join(attribute_words(batch.attributes))
-    parts[4].note = "ok"
+    attributes.emit = ", ".join(attribute_text(batch.attributes))
+    parts[4].emit = "ok"
     return parts
 
 
-def attribute_words(attributes: int) -> list[str]:
+def attribute_text(attributes: int) -> list[str]:
     """Return the meaning of the attributes of a batch; default values are left out."""
     codec = ("no compression", "gzip", "snappy", "lz4", "zstd")
     number = attributes & COMPRESSION_MASK
@@ -128,7 +128,7 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
             troubles.append(Trouble(path=f"{path}.records", position=body_start, reason=malformed.reason))
             return
         position, end = 0, len(data)
-        records.note = f"{body_end - body_start} bytes, {len(data)} uncompressed"
+        records.emit = f"{body_end - body_start} bytes, {len(data)} uncompressed"
     reader = RecordReader(bytes(data) if is_compressed else memoryview(data), end, batch, uncompressed=is_compressed)
     for index in range(batch.record_count):
         try:

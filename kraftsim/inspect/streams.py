@@ -38,7 +38,7 @@ class Stream:
         self._first_sequence = (sequence + 1) % SEQUENCE_NUMBERS
         self.began_with_syn = True
 
-    def begins_anew(self, sequence: int) -> bool:
+    def is_new_connection(self, sequence: int) -> bool:
         """Return whether a SYN belongs to a new connection, rather than being a retransmission."""
         return self._first_sequence is not None and (sequence + 1) % SEQUENCE_NUMBERS != self._first_sequence
 

@@ -92,10 +92,10 @@ def _field_text(part: Part, look: Look) -> str:
 
 
 def _explanation(part: Part, look: Look) -> str:
-    if not part.note:
+    if not part.emit:
         return ""
-    is_bad = part.kind == "int16" and part.note not in ("NONE", "ok") and "error" in part.name
-    return "  " + look.paint(f"({part.note})", YELLOW if is_bad else DIM)
+    is_bad = part.kind == "int16" and part.emit not in ("NONE", "ok") and "error" in part.name
+    return "  " + look.paint(f"({part.emit})", YELLOW if is_bad else DIM)
 
 
 def _count(part: Part) -> str:
@@ -110,14 +110,14 @@ def _batch_lines(batch: Part, look: Look, depth: int) -> Iterator[str]:
     attributes, crc = batch.part("attributes"), batch.part("crc")
     count = batch.integer("record_count")
     words = [f" offsets {base_offset}..{last}", "1 record" if count == 1 else f"{count} records"]
-    words.append(attributes.note if attributes is not None else "")
+    words.append(attributes.emit if attributes is not None else "")
     if batch.integer("producer_id") >= 0:
         words.append(f"producer_id {batch.integer('producer_id')} producer_epoch {batch.integer('producer_epoch')}")
         words.append(f"base_sequence {batch.integer('base_sequence')}")
     words.append(f"partition_leader_epoch {batch.integer('partition_leader_epoch')}")
     words.append(f"{batch.end - batch.start} bytes")
     if crc is not None:
-        words.append(f"crc {crc.note}" if crc.note == "ok" else look.paint(f"crc {crc.note}", RED))
+        words.append(f"crc {crc.emit}" if crc.emit == "ok" else look.paint(f"crc {crc.emit}", RED))
     yield _line(batch, ", ".join(words), look, depth)
     for part in batch.parts or ():
         if part.name == RECORDS:
@@ -132,10 +132,10 @@ def _record_lines(record: Part, look: Look, depth: int) -> Iterator[str]:
     key, value, timestamp, headers = (record.part(name) for name in ("key", "value", "timestamp", "headers"))
     assert key is not None and value is not None and timestamp is not None and headers is not None, "a record has these"
     text = f" offset {record.integer('offset')}"
-    text += f"  timestamp {record.integer('timestamp')}" if look.is_full or not timestamp.note else ""
+    text += f"  timestamp {record.integer('timestamp')}" if look.is_full or not timestamp.emit else ""
     text += _explanation(timestamp, look)
     if key.parts is None:
-        text += "  " + (f"key {value_text(key.value, look)}" if not key.note else key.note)
+        text += "  " + (f"key {value_text(key.value, look)}" if not key.emit else key.emit)
     if value.parts is None:
         text += f"  value {value_text(value.value, look)}" if key.parts is None else ""
     if headers.parts:
@@ -144,7 +144,7 @@ def _record_lines(record: Part, look: Look, depth: int) -> Iterator[str]:
     yield _line(record, text, look, depth)
     for each in (key, value):
         if each.parts is not None or (key.parts is not None and each is value):
-            opened = f": {look.paint(each.note, BOLD)}" if each.parts is not None else f": {value_text(each.value, look)}"
+            opened = f": {look.paint(each.emit, BOLD)}" if each.parts is not None else f": {value_text(each.value, look)}"
             yield _line(each, opened, look, depth + 1)
             yield from part_lines(each.parts or (), look, depth + 2)
 
@@ -153,8 +153,8 @@ def _message_lines(message: Part, look: Look, depth: int) -> Iterator[str]:
     """Yield a message of an old format; a wrapper with its inner messages."""
     attributes, crc, key, value = (message.part(name) for name in ("attributes", "crc", "key", "value"))
     words = [f" offset {message.integer('offset')}, format {message.integer('magic')}"]
-    words += [each.note for each in (attributes,) if each is not None]
-    words += [f"crc {each.note}" if each.note == "ok" else look.paint(f"crc {each.note}", RED) for each in (crc,) if each is not None]
+    words += [each.emit for each in (attributes,) if each is not None]
+    words += [f"crc {each.emit}" if each.emit == "ok" else look.paint(f"crc {each.emit}", RED) for each in (crc,) if each is not None]
     if message.part("timestamp") is not None:
         words.append(f"timestamp {message.integer('timestamp')}")
     words += [f"{each.name} {value_text(each.value, look)}" for each in (key, value) if each is not None]

@@ -12,7 +12,7 @@ Ousterhout 2014, figure 2).
 from kraftsim.events.event import Event
 from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import FinalMetadataLog, MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded
-from kraftsim.events.runs import FaultFired
+from kraftsim.events.runs import FaultInjected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -34,7 +34,7 @@ class DurableEnds:
         node = envelope.node
         before = self._durable.get(node)
         match event:
-            case FaultFired():
+            case FaultInjected():
                 self._spoilt.learn(event)
             case SnapshotFetched(end_offset=end_offset) | SnapshotLoaded(end_offset=end_offset):
                 self._durable[node] = (end_offset, envelope.event_id)
@@ -106,7 +106,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="Metadata that a replica reported as durable, and did not truncate, is still there after a restart and at the end of the run.",
     source="KIP-595",
-    watches=(MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded, MetadataCopyForgotten, FinalMetadataLog, FaultFired),
+    watches=(MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded, MetadataCopyForgotten, FinalMetadataLog, FaultInjected),
     check=DurableEnds,
     examined=f"{_BACK} SELECT run, count(*) FROM back GROUP BY run",
     violations=f"""

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraftsim.events.event import Event
 from kraftsim.events.raft import ElectionLost, ElectionOpened, QuorumTimersSet, RaftRoleChanged
-from kraftsim.events.runs import FaultFired, RunStarted
+from kraftsim.events.runs import FaultInjected, RunStarted
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -54,7 +54,7 @@ class KeptTimes:
         match event:
             case RunStarted(mode=mode):
                 self._has_begun = self._has_begun or mode == SIM
-            case FaultFired(fault=fault):
+            case FaultInjected(fault=fault):
                 self._is_disturbed = self._is_disturbed or fault not in PROMPT
             case QuorumTimersSet():
                 self._timers[process] = event
@@ -153,7 +153,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A candidate wins or gives up within its election timeout, backs off at most as long as drawn, and counts its consecutive defeats.",
     source="KIP-595",
-    watches=(RunStarted, FaultFired, QuorumTimersSet, ElectionOpened, RaftRoleChanged, ElectionLost),
+    watches=(RunStarted, FaultInjected, QuorumTimersSet, ElectionOpened, RaftRoleChanged, ElectionLost),
     check=KeptTimes,
     examined=f"""
         {_STEPS}

@@ -7,7 +7,7 @@ Source: KIP-98; KAFKA-5247; kafka.coordinator.group.GroupMetadataManager.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.groups import OffsetCommitted, OffsetForgotten, OffsetMaterialised, OffsetTold, PendingOffsetAdded
+from kraftsim.events.groups import OffsetCommitted, OffsetForgotten, OffsetMaterialised, OffsetReturned, PendingOffsetAdded
 from kraftsim.events.partitions import FinalMarker, FinalOffset
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.one_append_per_sequence import OFFSETS_TOPIC
@@ -30,7 +30,7 @@ class LastAnswers:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a response, a later commit, or a record of a final log."""
-        if isinstance(event, OffsetTold):
+        if isinstance(event, OffsetReturned):
             if event.error_code == 0:
                 self._returned[event.group_id, event.topic, event.partition] = (event.offset, envelope.event_id)
         elif isinstance(event, OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | OffsetForgotten):
@@ -68,7 +68,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="The last offset that a group coordinator returned is the last valid commit in its log.",
     source="KIP-98",
-    watches=(OffsetTold, OffsetCommitted, PendingOffsetAdded, OffsetMaterialised, OffsetForgotten, FinalMarker, FinalOffset),
+    watches=(OffsetReturned, OffsetCommitted, PendingOffsetAdded, OffsetMaterialised, OffsetForgotten, FinalMarker, FinalOffset),
     check=LastAnswers,
     examined="""
         WITH step AS (

@@ -6,7 +6,7 @@ Source: KIP-595, org.apache.kafka.raft.LeaderState.updateHighWatermark and Follo
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import HighWatermarkTold
+from kraftsim.events.raft import HighWatermarkReported
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -23,7 +23,7 @@ class SentInOrder:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a high watermark that a leader sent."""
-        assert isinstance(event, HighWatermarkTold)
+        assert isinstance(event, HighWatermarkReported)
         self._findings.examined += 1
         higher = None
         if event.leader_epoch not in self._epochs:
@@ -44,7 +44,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="The high watermark that a leader sends is never below one that a leader of an earlier epoch sent before.",
     source="KIP-595",
-    watches=(HighWatermarkTold,),
+    watches=(HighWatermarkReported,),
     check=SentInOrder,
     examined="SELECT run, count(*) FROM high_watermark_told GROUP BY run",
     violations="""

@@ -12,7 +12,7 @@ import msgspec
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.events.event import Event
-from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, judge
+from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -62,7 +62,7 @@ class Findings:
 
     def verdict(self, undecidable: str = "") -> Verdict:
         """Return the verdict; `undecidable` is the reason why the absence of violations proves nothing, if any."""
-        return judge(
+        return verdict_of(
             self._invariant,
             examined=self.examined,
             violation_count=len(self._keys),

@@ -7,7 +7,7 @@ Source: KAFKA-15489, org.apache.kafka.raft.LeaderState.timeUntilCheckQuorumExpir
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import LeaderUnheard
+from kraftsim.events.raft import CheckQuorumFailed
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -22,13 +22,13 @@ class TooFewFetched:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process the resignation of a leader."""
-        assert isinstance(event, LeaderUnheard)
+        assert isinstance(event, CheckQuorumFailed)
         if event.kraft_version:
             return None
         self._findings.examined += 1
-        if 2 * event.heard_count <= event.voter_count:
+        if 2 * event.reachable_count <= event.voter_count:
             return None
-        message = f"{envelope.node} gave epoch {event.leader_epoch} up, though it heard {event.heard_count} of {event.voter_count} voters"
+        message = f"{envelope.node} gave epoch {event.leader_epoch} up, though it heard {event.reachable_count} of {event.voter_count} voters"
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -40,16 +40,16 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A leader resigns for lack of fetches only if fewer than a majority of the voters fetched.",
     source="KAFKA-15489",
-    watches=(LeaderUnheard,),
+    watches=(CheckQuorumFailed,),
     check=TooFewFetched,
     examined="SELECT run, count(*) FROM leader_unheard WHERE kraft_version = 0 GROUP BY run",
     violations="""
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' gave epoch ', leader_epoch, ' up, though it heard ', heard_count, ' of ', voter_count, ' voters') AS message,
+            concat(node, ' gave epoch ', leader_epoch, ' up, though it heard ', reachable_count, ' of ', voter_count, ' voters') AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM leader_unheard WHERE kraft_version = 0 AND 2 * heard_count > voter_count
+        FROM leader_unheard WHERE kraft_version = 0 AND 2 * reachable_count > voter_count
     """,
 )

@@ -7,7 +7,7 @@ Source: KIP-595, Election Safety of Raft (Ongaro and Ousterhout 2014, section 5.
 
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected
-from kraftsim.events.raft import VoteTold
+from kraftsim.events.raft import VoteSent
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -23,7 +23,7 @@ class CountedVotes:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a vote or an election."""
-        if isinstance(event, VoteTold):
+        if isinstance(event, VoteSent):
             self._voters.setdefault((event.leader_epoch, event.candidate_id), {})[envelope.node] = None
             return None
         assert isinstance(event, ControllerElected)
@@ -46,7 +46,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="The leader of an epoch received votes from a majority of the voters in that epoch.",
     source="KIP-595",
-    watches=(VoteTold, ControllerElected),
+    watches=(VoteSent, ControllerElected),
     check=CountedVotes,
     examined="SELECT run, count(*) FROM controller_elected WHERE voter_count > 0 GROUP BY run",
     violations="""

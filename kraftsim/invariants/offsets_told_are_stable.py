@@ -13,7 +13,7 @@ from kraftsim.events.groups import (
     OffsetForgotten,
     OffsetLoaded,
     OffsetMaterialised,
-    OffsetTold,
+    OffsetReturned,
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
@@ -24,7 +24,7 @@ NAME = "offsets-told-are-stable"
 NO_PRODUCER_ID = -1
 Key = tuple[str, int, int, str, str, int]
 """Node, incarnation, coordinator partition, group, topic, partition."""
-OfPartition = OffsetLoaded | OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | PendingOffsetDropped | OffsetForgotten | OffsetTold
+OfPartition = OffsetLoaded | OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | PendingOffsetDropped | OffsetForgotten | OffsetReturned
 
 
 class ReturnedOffsets:
@@ -44,7 +44,7 @@ class ReturnedOffsets:
             return None
         assert isinstance(event, OfPartition)
         key = (envelope.node, envelope.incarnation, event.coordinator_partition, event.group_id, event.topic, event.partition)
-        if isinstance(event, OffsetTold):
+        if isinstance(event, OffsetReturned):
             return self._check(key, event, envelope.event_id)
         match event:
             case PendingOffsetAdded():
@@ -66,7 +66,7 @@ class ReturnedOffsets:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _check(self, key: Key, event: OffsetTold, event_id: str) -> Violation | None:
+    def _check(self, key: Key, event: OffsetReturned, event_id: str) -> Violation | None:
         if event.error_code or event.offset < 0:
             return None
         self._findings.examined += 1
@@ -102,7 +102,7 @@ INVARIANT = Invariant(
         OffsetMaterialised,
         PendingOffsetDropped,
         OffsetForgotten,
-        OffsetTold,
+        OffsetReturned,
     ),
     check=ReturnedOffsets,
     examined="SELECT run, count(*) FROM offset_told AS t WHERE error_code = 0 AND t.offset >= 0 GROUP BY run",

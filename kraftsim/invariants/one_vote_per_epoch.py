@@ -7,7 +7,7 @@ Source: KIP-595, org.apache.kafka.raft.FileQuorumStateStore.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import VoteTold
+from kraftsim.events.raft import VoteSent
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -23,7 +23,7 @@ class FirstVote:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a vote that left its voter."""
-        assert isinstance(event, VoteTold)
+        assert isinstance(event, VoteSent)
         self._findings.examined += 1
         candidate, witness = self._votes.setdefault((envelope.node, event.leader_epoch), (event.candidate_id, envelope.event_id))
         if candidate == event.candidate_id:
@@ -40,7 +40,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A voter votes for at most one candidate per epoch, across restarts.",
     source="KIP-595",
-    watches=(VoteTold,),
+    watches=(VoteSent,),
     check=FirstVote,
     examined="SELECT run, count(*) FROM vote_told GROUP BY run",
     violations="""

@@ -20,7 +20,7 @@ from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "only-retriable-errors"
-ASKED_AGAIN: Final = (14, 15, 16, 51)
+RETRIED_ERRORS: Final = (14, 15, 16, 51)
 """After these errors a producer retries InitProducerId: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
 CONCURRENT_TRANSACTIONS.
 """
@@ -57,7 +57,7 @@ class NothingFatal:
         self._findings.examined += 1
         match event:
             case InitProducerIdRefused(error_code=code):
-                is_harmless = code in ASKED_AGAIN or (code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out)
+                is_harmless = code in RETRIED_ERRORS or (code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out)
                 what = f"{envelope.node} answered InitProducerId with error {code}"
             case RecordFailed(error_code=code, client_id=client_id):
                 is_harmless, what = code in RETRIABLE, f"a record of {client_id} failed with error {code}"
@@ -100,7 +100,7 @@ INVARIANT = Invariant(
                 concat(r.node, ' answered InitProducerId with error ', r.error_code) AS what
             FROM init_producer_id_refused AS r
             LEFT JOIN known AS k ON k.run = r.run AND k.node = r.node AND k.incarnation = r.incarnation AND k.position < r.position
-            WHERE r.error_code NOT IN {ASKED_AGAIN} AND (r.error_code <> {TIMED_OUT} OR k.run IS NULL)
+            WHERE r.error_code NOT IN {RETRIED_ERRORS} AND (r.error_code <> {TIMED_OUT} OR k.run IS NULL)
             UNION ALL
             SELECT run, node, incarnation, n, position, concat('a record of ', client_id, ' failed with error ', error_code) AS what
             FROM record_failed WHERE error_code NOT IN {RETRIABLE}

@@ -7,11 +7,11 @@ and the producer retries them. No other record that is reported as a duplicate m
 Source: KIP-758 (never adopted), KIP-360, ProducerAppendInfo.checkSequence.
 """
 
-from kraftsim.events.clients import RecordCalledDuplicate
+from kraftsim.events.clients import RecordReportedDuplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended
 
-OVERTAKEN_WATCHES = (BatchAppended, RecordCalledDuplicate)
+OVERTAKEN_WATCHES = (BatchAppended, RecordReportedDuplicate)
 """The event kinds that an invariant must watch to use this class."""
 SEQUENCES = 2**31
 BEHIND_MAX = 2**30
@@ -32,7 +32,7 @@ class OvertakenBeginnings:
             if event.producer_id >= 0:
                 producer_epoch = (event.topic, event.partition, event.producer_id, event.producer_epoch)
                 self._first.setdefault(producer_epoch, event.base_sequence)
-        elif isinstance(event, RecordCalledDuplicate):
+        elif isinstance(event, RecordReportedDuplicate):
             called = self._called.setdefault((event.topic, event.partition, event.record_key), [])
             called.append((event.producer_id, event.producer_epoch, event.base_sequence))
 

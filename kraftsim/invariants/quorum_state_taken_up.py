@@ -11,7 +11,7 @@ Source: org.apache.kafka.raft.QuorumState.initialize, KIP-595, KAFKA-10527.
 from kraftsim.events.event import Event
 from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import QuorumStateStored, RaftRoleChanged
-from kraftsim.events.runs import FaultFired
+from kraftsim.events.runs import FaultInjected
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
@@ -33,7 +33,7 @@ class StoredStates:
         """Process a stored state, or the first role of an incarnation."""
         node = envelope.node
         match event:
-            case FaultFired():
+            case FaultInjected():
                 self._spoilt.learn(event)
             case MetadataCopyForgotten():
                 self._stored.pop(node, None)
@@ -96,7 +96,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A replica of the metadata log resumes from its stored quorum state.",
     source="KIP-595, KAFKA-10527",
-    watches=(QuorumStateStored, RaftRoleChanged, MetadataCopyForgotten, FaultFired),
+    watches=(QuorumStateStored, RaftRoleChanged, MetadataCopyForgotten, FaultInjected),
     check=StoredStates,
     examined=f"{_BEGUN} SELECT run, count(*) FROM begun GROUP BY run",
     violations=f"""

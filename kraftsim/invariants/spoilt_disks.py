@@ -1,6 +1,6 @@
 """Tracks hosts whose disk lost or corrupted flushed data by a fault: invariants about durable data no longer apply to them."""
 
-from kraftsim.events.runs import FaultFired
+from kraftsim.events.runs import FaultInjected
 
 SPOIL_WHAT_WAS_FLUSHED = ("bit-rot", "lost-disk", "lying-flush", "misdirected-write", "old-disk-image")
 
@@ -11,7 +11,7 @@ class SpoiltDisks:
     def __init__(self) -> None:
         self._hosts: dict[str, None] = {}
 
-    def learn(self, fired: FaultFired) -> None:
+    def learn(self, fired: FaultInjected) -> None:
         """Process a fault; faults that leave flushed data intact are ignored."""
         if fired.fault in SPOIL_WHAT_WAS_FLUSHED:
             self._hosts[fired.target] = None

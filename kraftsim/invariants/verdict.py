@@ -57,7 +57,7 @@ class Verdict:
         return self
 
 
-def judge(invariant: str, *, examined: int, violation_count: int, violations: tuple[Violation, ...] = (), undecidable: str = "") -> Verdict:
+def verdict_of(invariant: str, *, examined: int, violation_count: int, violations: tuple[Violation, ...] = (), undecidable: str = "") -> Verdict:
     """Return the verdict for the results of a check: violated > unknown > vacuous > ok."""
     if violation_count:
         outcome = Outcome.VIOLATED

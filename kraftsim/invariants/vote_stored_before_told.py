@@ -6,7 +6,7 @@ Source: KIP-595, org.apache.kafka.raft.FileQuorumStateStore.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import QuorumStateStored, VoteTold
+from kraftsim.events.raft import QuorumStateStored, VoteSent
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -22,7 +22,7 @@ class StoredVotes:
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process a stored quorum state, or a vote that was sent."""
-        assert isinstance(event, QuorumStateStored | VoteTold)
+        assert isinstance(event, QuorumStateStored | VoteSent)
         if isinstance(event, QuorumStateStored):
             self._stored[envelope.node, event.leader_epoch, event.voted_id] = None
             return None
@@ -41,7 +41,7 @@ INVARIANT = Invariant(
     name=NAME,
     rule="A vote is on the voter's disk before it is sent.",
     source="KIP-595",
-    watches=(QuorumStateStored, VoteTold),
+    watches=(QuorumStateStored, VoteSent),
     check=StoredVotes,
     examined="SELECT run, count(*) FROM vote_told GROUP BY run",
     violations="""

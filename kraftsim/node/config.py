@@ -39,7 +39,7 @@ from kraftsim.node.config_keys import (
     voters,
     zookeeper_addresses,
 )
-from kraftsim.node.config_values import check_values, with_fallbacks, with_release_defaults, words_about_unknown
+from kraftsim.node.config_values import check_values, describe_unknown_keys, with_fallbacks, with_release_defaults
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter, ZookeeperAddresses, parse_zookeeper
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
@@ -317,7 +317,7 @@ class NodeConfig:
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
         unknown = unknown_keys(properties)
         if unknown:
-            raise ConfigError(words_about_unknown(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
+            raise ConfigError(describe_unknown_keys(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
         merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
         values = {each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ OLDER_NAMES: Final = frozenset({"log.dir", "host.name", "port", "advertised.host
 FIRST_WITH_SHORTER_HEARTBEATS: Final = "4.0"
 
 
-def words_about_unknown(unknown: Iterable[str], known: Collection[str]) -> str:
+def describe_unknown_keys(unknown: Iterable[str], known: Collection[str]) -> str:
     """Return one line that names every unknown key, each with the most similar known one."""
     complaints = []
     for name in unknown:

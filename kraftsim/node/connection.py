@@ -47,13 +47,13 @@ UNWRITTEN_BYTES_MAX = 262144
 TURN_NS = 10_000_000  # how long frames of one client are served without a yield; a started frame is completed
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
-Told = Callable[["ServerConnection"], None]
+ConnectionCallback = Callable[["ServerConnection"], None]
 
 
 class ServerConnection(asyncio.Protocol):
     """A connection opened by a peer. `number` is unique in this incarnation of the node."""
 
-    def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_made: "Told", on_lost: "Told") -> None:
+    def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_made: "ConnectionCallback", on_lost: "ConnectionCallback") -> None:
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
@@ -93,7 +93,7 @@ class ServerConnection(asyncio.Protocol):
         """The number of active pauses: by the transport, while the peer does not read; by quotas, while the client is throttled."""
         self._is_read_paused = False
         self._has_peer_finished = False
-        self.last_heard = self._loop.time()
+        self.last_received = self._loop.time()
         self._idle_alarm: asyncio.TimerHandle | None = None
 
     # Transport callbacks -------------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if transport.get_extra_info("peercert"):
             self.principal = principal_of(transport)
-        self._shell.world.note(ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer))
+        self._shell.world.emit(ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer))
         if self._idle_s > 0:
             self._idle_alarm = self._loop.call_later(self._idle_s, self._on_idle_alarm)
         self._on_made(self)
@@ -139,7 +139,7 @@ class ServerConnection(asyncio.Protocol):
             self._pending = None
         if not self._shell.is_dead:
             reason = self.close_reason or REASON_PEER
-            self._shell.world.note(ConnectionClosed(connection=self.number, listener=self.listener, peer=self.peer, reason=reason))
+            self._shell.world.emit(ConnectionClosed(connection=self.number, listener=self.listener, peer=self.peer, reason=reason))
         self.close_reason = self.close_reason or REASON_PEER
         self._on_lost(self)
 
@@ -182,13 +182,13 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event of a request."""
-        self._shell.world.note(event)
+        self._shell.world.emit(event)
 
-    def note_refused(self, asked: Asked, reason: str, *, action: str) -> None:
+    def emit_refused(self, asked: Asked, reason: str, *, action: str) -> None:
         """Emit an event with the reason why a request was not served."""
-        self._shell.world.note(
+        self._shell.world.emit(
             RequestRefused(
                 connection=self.number,
                 api_key=asked.api_key,
@@ -246,12 +246,12 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._shell.fail(failure)
 
-    def note_received(self, asked: Asked, size_bytes: int) -> None:
+    def emit_received(self, asked: Asked, size_bytes: int) -> None:
         """Emit the event of a received request."""
         self._emit_frame(FrameReceived, asked, size_bytes, is_response=False)
 
     def _emit_frame(self, kind: type[FrameReceived] | type[FrameSent], asked: Asked, size_bytes: int, *, is_response: bool) -> None:
-        self._shell.world.note(
+        self._shell.world.emit(
             kind(
                 connection=self.number,
                 peer=self.peer,
@@ -309,7 +309,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             head = self._read_head(frame)
             if self.has_frame_events:
-                self.note_received(head, len(frame))
+                self.emit_received(head, len(frame))
             answer = self._serve_request(head, frame, self)
         except UnsupportedApi as unsupported:
             self._refuse(RequestHead(unsupported.api_key, unsupported.version, -1, None, 0), str(unsupported))
@@ -381,7 +381,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse(self, asked: Asked, reason: str) -> None:
         """Close without a response, as Kafka does for a request that it cannot parse or does not support."""
-        self.note_refused(asked, reason, action="closed")
+        self.emit_refused(asked, reason, action="closed")
         self.close(reason)
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ class ServerConnection(asyncio.Protocol):
             self._serve()
 
     def _on_received(self) -> None:
-        self.last_heard, self._is_read_paused = self._loop.time(), False  # uvloop loses a pause that began in `connection_made`
+        self.last_received, self._is_read_paused = self._loop.time(), False  # uvloop loses a pause that began in `connection_made`
 
     def _change_receiver(self) -> None:
         """Switch between the receiver of large frames, which has its own buffer, and the receiver of small ones."""
@@ -455,7 +455,7 @@ class ServerConnection(asyncio.Protocol):
             try:
                 inbox.large = LargeFrames(
                     self,
-                    on_heard=self._on_received,
+                    on_received=self._on_received,
                     on_frames=self._on_large_frames,
                     on_surplus=self.abort,
                     frame_bytes_max=self.frame_bytes_max,
@@ -483,7 +483,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _on_idle_alarm(self) -> None:
-        quiet_s = self._loop.time() - self.last_heard
+        quiet_s = self._loop.time() - self.last_received
         if quiet_s >= self._idle_s and self._is_sending:
             self.close_reason = self.close_reason or REASON_IDLE
             self.abort()  # waiting for pending writes could take unlimited time

@@ -201,7 +201,7 @@ class ControllerChannel:
             return
         except OSError:
             answer = None
-        await self._shell.world.breathe("answered by the controller, and not acted on")
+        await self._shell.world.yield_point("answered by the controller, and not acted on")
         if answer is None or _is_for_another(answer):
             self._queue.appendleft(request)
             await self._look_up_controller()

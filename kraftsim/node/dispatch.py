@@ -115,7 +115,7 @@ class FrameRoute(Generic[N]):
             call.body = body
             call.connection = connection
             if has_frame_events:
-                connection.note_received(call, size)
+                connection.emit_received(call, size)
             position = frame_end
             try:
                 answer = handle(node, call)
@@ -253,5 +253,5 @@ def _unforeseen(refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, 
         refused = refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     except Exception as again:
         return Closing(f"{reason}; so did the refusal: {reason_of(again)}")
-    call.connection.note_refused(call, reason, action="answered")
+    call.connection.emit_refused(call, reason, action="answered")
     return refused

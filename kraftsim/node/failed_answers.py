@@ -46,13 +46,13 @@ def answer_instead(
             chunks = _encoded(server.refuse(asked, frame, connection, ERROR), asked)
     except Exception:
         pass
-    note_failed(failed, asked, connection, ANSWERED if chunks is not None else CLOSED)
+    emit_failed(failed, asked, connection, ANSWERED if chunks is not None else CLOSED)
     return chunks
 
 
-def note_failed(failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str) -> None:
+def emit_failed(failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str) -> None:
     """Emit the event of a failed response."""
-    connection.note(
+    connection.emit(
         MessageFailed(
             connection=connection.number,
             api_key=asked.api_key,

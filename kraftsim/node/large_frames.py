@@ -28,7 +28,7 @@ _SURPLUS = memoryview(bytearray(65536))
 class LargeFrames(asyncio.BufferedProtocol):
     """Replaces the protocol of a connection, `owner`.
 
-    `on_heard` is called for every arrival; `on_frames(buffer, position, end)` gets stretches that start with
+    `on_received` is called for every arrival; `on_frames(buffer, position, end)` gets stretches that start with
     a complete frame or an invalid size, and calls `keep`, now or later. The owner does not read in between:
     bytes that arrive anyway are lost, so `on_surplus` must close the connection.
     """
@@ -37,7 +37,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         self,
         owner: asyncio.Protocol,
         *,
-        on_heard: Callable[[], None],
+        on_received: Callable[[], None],
         on_frames: Callable[[mmap, int, int], None],
         on_surplus: Callable[[], None],
         frame_bytes_max: int,
@@ -50,7 +50,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         self.connection_lost = owner.connection_lost  # type: ignore[method-assign]
         self.pause_writing = owner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = owner.resume_writing  # type: ignore[method-assign]
-        self._on_received = on_heard
+        self._on_received = on_received
         self._on_frames = on_frames
         self._on_surplus = on_surplus
         self._frame_bytes_max = frame_bytes_max

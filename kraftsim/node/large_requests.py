@@ -133,7 +133,7 @@ async def encoded(world: World, api_key: int, api_version: int, answer: Answer) 
     return Encoded(b"".join(chunks)[SIZE_AND_CORRELATION_ID_BYTES:])
 
 
-def looked_at(
+def process_entries(
     shell: "NodeShell", call: Call, entries: Sequence[T], look: Callable[[T], R], go_on: Callable[[Sequence[R]], Answer | Deferred]
 ) -> Answer | Deferred:
     """Apply `look` to each entry and return the result of `go_on`; a large call, or one with many entries, is processed slice by slice."""
@@ -165,7 +165,7 @@ async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse:
     except AssertionError:
         raise
     except Exception as unforeseen:
-        call.connection.note_refused(call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED)
+        call.connection.emit_refused(call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED)
         later.complete_with(lambda: refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 

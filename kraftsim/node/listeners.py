@@ -11,7 +11,7 @@ from kraftsim.core.quotas.connection_limits import ConnectionLimits, connection_
 from kraftsim.events.connections import TlsHandshakeFailed
 from kraftsim.events.nodes import ListenerOpened
 from kraftsim.node.connection import REASON_STOPPING, ServerConnection
-from kraftsim.node.doorkeeper import Doorkeeper
+from kraftsim.node.connection_admission import ConnectionAdmission
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.security.sasl_gate import GuardedServer
 from kraftsim.node.security.tls import report_handshakes
@@ -32,7 +32,7 @@ class Listeners:
         self._connections: dict[int, ServerConnection] = {}
         config = shell.config
         limits = ConnectionLimits(config.quota_window_num, config.quota_window_size_seconds * 1000)
-        self.door = Doorkeeper(limits, shell.world.clock, self._connections.values)
+        self.admission = ConnectionAdmission(limits, shell.world.clock, self._connections.values)
         self.follow(BrokerSettings(static=static_settings(config.given)))
         self.bound: dict[str, Endpoint] = {}
         """Listener name -> bound endpoint (a port of 0 is replaced)."""
@@ -46,12 +46,12 @@ class Listeners:
         """Apply changed connection limits and creation rates."""
         config = self._shell.config
         names = [endpoint.listener for endpoint in config.listeners]
-        self.door.limits.follow(connection_settings(settings, names, config.inter_broker_listener_name))
-        self.door.look_again()
+        self.admission.limits.follow(connection_settings(settings, names, config.inter_broker_listener_name))
+        self.admission.recheck()
 
     def follow_quotas(self, records: Iterable[ClientQuotaRecord]) -> None:
         """Apply changed quotas of IP addresses."""
-        self.door.limits.follow_ips(records)
+        self.admission.limits.follow_ips(records)
 
     async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
         """Bind and accept. Raises ListenerError naming the listener; listeners opened before it are closed again."""
@@ -99,17 +99,17 @@ class Listeners:
         self._servers.append(opened)
         host, port = opened.sockets[0].getsockname()[:2]
         self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)
-        self._shell.world.note(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
+        self._shell.world.emit(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
 
     def _on_made(self, connection: ServerConnection) -> None:
         """Register a connection at this point: after a failed TLS handshake `accept` was called and no connection follows."""
         self._connections[connection.number] = connection
-        self.door.knock(connection)
+        self.admission.on_connection(connection)
 
     def _on_handshake_failed(self, listener: str, reason: str) -> None:
         if not self._shell.is_dead:
-            self._shell.world.note(TlsHandshakeFailed(listener=listener, reason=reason))
+            self._shell.world.emit(TlsHandshakeFailed(listener=listener, reason=reason))
 
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.number, None)
-        self.door.left(connection)
+        self.admission.left(connection)

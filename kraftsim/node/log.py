@@ -53,7 +53,7 @@ class PartitionLog(LogReader):
         directory: str | None = None,
     ) -> None:
         super().__init__(world, topic, partition, settings or SegmentSettings(), directory)
-        self.cut_count = 0
+        self.truncation_count = 0
         """How often the log was truncated."""
         self.flushed_offset = 0
         """Every offset below it survives a power failure."""
@@ -106,7 +106,7 @@ class PartitionLog(LogReader):
         removed as well.
         """
         assert self._active_file is None, "a log is recovered once"
-        cut_bytes = 0
+        truncated_bytes = 0
         found = self._files.found_base_offsets() or [0]
         unclean_from = self._first_unclean(found, verify_from_offset) if on_unclean is not None else 0
         for index, base_offset in enumerate(found):
@@ -114,15 +114,15 @@ class PartitionLog(LogReader):
             self._begin_segment(base_offset)
             if index >= unclean_from and on_unclean is not None:
                 self.epochs.truncate_to(base_offset)
-                self._transactions.cut(base_offset, base_offset)
+                self._transactions.truncate(base_offset, base_offset)
                 on_unclean(base_offset)
             if index >= unclean_from:
-                cut_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
+                truncated_bytes += self._fill_active(on_batch, verify_from_offset, sure_until=sure_until)
             else:
-                cut_bytes += self._fill_from_indexes(following[0] if following else None)
+                truncated_bytes += self._fill_from_indexes(following[0] if following else None)
             has_gap = chained_from is not None and bool(following) and following[0] > max(chained_from, self.log_end_offset)
-            if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):
-                cut_bytes += sum(self._files.remove_segment(later) for later in following)
+            if following and (truncated_bytes or has_gap or following[0] < self.log_end_offset):
+                truncated_bytes += sum(self._files.remove_segment(later) for later in following)
                 break
             if following and ((index >= unclean_from and verify_from_offset is not None) or not self._files.has_indexes(base_offset)):
                 self._finish_indexes()
@@ -132,13 +132,13 @@ class PartitionLog(LogReader):
             topic=self.topic,
             partition=self.partition,
             next_offset=self.log_end_offset,
-            cut_bytes=cut_bytes,
-            clean=verify_from_offset is None and not cut_bytes,
+            truncated_bytes=truncated_bytes,
+            clean=verify_from_offset is None and not truncated_bytes,
         )
         if recovered.clean:
             active = self._segments.active
-            self._found_as = (active.base_offset, active.size_bytes, self.cut_count)
-        self._world.note(recovered)
+            self._found_as = (active.base_offset, active.size_bytes, self.truncation_count)
+        self._world.emit(recovered)
         return recovered
 
     def _first_unclean(self, found: Sequence[int], recovery_point: int | None) -> int:
@@ -175,7 +175,7 @@ class PartitionLog(LogReader):
     def _is_as_it_was_closed(self) -> bool:
         """Whether nothing changed since the recovery of a cleanly closed log, so that its last indexes are still valid."""
         active = self._segments.active
-        return self._found_as == (active.base_offset, active.size_bytes, self.cut_count) and self._files.has_indexes(active.base_offset)
+        return self._found_as == (active.base_offset, active.size_bytes, self.truncation_count) and self._files.has_indexes(active.base_offset)
 
     def abort(self) -> None:
         """Close the files as they are, as a killed process would."""
@@ -211,7 +211,7 @@ class PartitionLog(LogReader):
         end_offset = self.log_end_offset
         if end_offset == self.flushed_offset and not self._files.has_new_names and not self._shortened:
             return end_offset
-        await self.settle_cut()
+        await self.complete_truncation()
         active = self._segments.active
         for segment in self._segments.segments if self.flushed_offset < active.base_offset else (active,):
             if not self._segments.has(segment):
@@ -222,18 +222,18 @@ class PartitionLog(LogReader):
         self.flushed_offset = max(self.flushed_offset, min(end_offset, self.log_end_offset))
         return self.flushed_offset
 
-    async def settle_cut(self) -> None:
+    async def complete_truncation(self) -> None:
         """Flush truncations. A power failure that restored removed segments would leave a hole before them,
         and one that restored the end of a file would put it in front of the next segment, or behind its
         replacement.
         """
         if self._files.has_new_names:
             await self._files.flush_names()
-        truncations = self.cut_count
+        truncations = self.truncation_count
         for segment in [each for each in self._segments.segments if each.base_offset in self._shortened]:
             if self._segments.has(segment):
                 await self._files.log_file(segment.base_offset).flush()
-        if self.cut_count == truncations:
+        if self.truncation_count == truncations:
             self._shortened.clear()
 
     def truncate_to(self, offset: int) -> int:
@@ -247,17 +247,17 @@ class PartitionLog(LogReader):
         if offset >= self.log_end_offset:
             self.epochs.truncate_to(offset)
             return 0
-        self.cut_count += 1
+        self.truncation_count += 1
         kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= offset)
         removed = self._segments.remove_from(kept)
-        cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
+        truncated_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
         self._begin_segment(kept)
         self._files.remove_indexes(kept)
-        cut_bytes += self._fill_active(lambda batch: None, None, end_offset=offset)
-        self._transactions.cut(kept, self.log_end_offset)
+        truncated_bytes += self._fill_active(lambda batch: None, None, end_offset=offset)
+        self._transactions.truncate(kept, self.log_end_offset)
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
-        return cut_bytes
+        return truncated_bytes
 
     def roll_by(self, settings: SegmentSettings) -> None:
         """Apply changed roll settings, from the next batch on."""
@@ -290,7 +290,7 @@ class PartitionLog(LogReader):
         self._files.hold(base_offset, None)
         return base_offsets[1:]
 
-    def begin_at(self, offset: int) -> None:
+    def advance_log_start(self, offset: int) -> None:
         """Advance the log start offset; whole segments before it are deleted at the next `delete_expired`."""
         self._begun_at = max(self._begun_at, offset)
 
@@ -299,10 +299,10 @@ class PartitionLog(LogReader):
         self._begun_at = self.log_start_offset if is_tiered else self.local_start_offset
         self.is_tiered = is_tiered
 
-    def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int, copied_offset: int | None = None) -> Expired | None:
+    def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int, remote_end_offset: int | None = None) -> Expired | None:
         """Delete the expired segments, one reason at a time, and return how many were deleted and why; None if none. Call it until then.
 
-        `copied_offset` of a tiered log: the end offset in remote storage.
+        `remote_end_offset` of a tiered log: the end offset in remote storage.
         """
         due = expired(
             self._segments.segments,
@@ -311,7 +311,7 @@ class PartitionLog(LogReader):
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
-            copied_offset=copied_offset,
+            remote_end_offset=remote_end_offset,
         )
         if due is None:
             return None
@@ -331,13 +331,13 @@ class PartitionLog(LogReader):
 
     def restart_at(self, offset: int) -> int:
         """Delete everything, restart with an empty log at `offset`, and return the number of removed bytes."""
-        self.cut_count += 1
+        self.truncation_count += 1
         removed = self._segments.remove_from(self._segments.first_base_offset)
-        cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
+        truncated_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
         self._begin_segment(offset)
         self.flushed_offset = self._begun_at = offset
         self.epochs.truncate_to(0)
-        return cut_bytes
+        return truncated_bytes
 
     def restart_behind(self, offset: int, *, log_start_offset: int, epochs: Sequence[EpochStart]) -> None:
         """Delete all local data, and continue behind the remote log: from `offset` on, with these epochs."""
@@ -390,14 +390,14 @@ class PartitionLog(LogReader):
             )
             self._record_epoch(batch.partition_leader_epoch, batch.base_offset)
             on_batch(batch)
-        cut_bytes = file.size_bytes - active.size_bytes
-        if cut_bytes and self.log_end_offset < sure_until:
+        truncated_bytes = file.size_bytes - active.size_bytes
+        if truncated_bytes and self.log_end_offset < sure_until:
             raise FlushedRecordsMissing(self.log_end_offset)
-        if cut_bytes:
+        if truncated_bytes:
             file.truncate(active.size_bytes)
             self._shortened.add(active.base_offset)
             self._files.remove_indexes(active.base_offset)
-        return cut_bytes
+        return truncated_bytes
 
     def _record_epoch(self, leader_epoch: int, first_offset: int) -> None:
         latest = self.epochs.latest_epoch

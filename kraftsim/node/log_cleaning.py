@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kraftsim.core.partitions.cleaned_batches import BatchCleaner, CleaningCounts, KeyScan, LastOfProducer
+from kraftsim.core.partitions.cleaned_batches import BatchCleaner, CleaningCounts, KeyScan, RetainedOfProducer
 from kraftsim.core.partitions.cleaning import Cleanable, CleaningRules, OffsetMap, groups, segments_between
 from kraftsim.core.partitions.segments import Segment
 from kraftsim.node.log import PartitionLog
@@ -26,7 +26,7 @@ WRITTEN_BYTES_MIN = 256 * 1024
 T = TypeVar("T")
 
 
-class CleaningCalledOff(Exception):
+class CleaningCancelled(Exception):
     """Another operation needs the log: it is truncated, moved or deleted, or the node stops."""
 
 
@@ -38,7 +38,7 @@ class Pace(Protocol):
     """Throttles the cleaning of a log."""
 
     async def spend(self, size_bytes: int) -> None:
-        """Account for bytes read or written: yield to other tasks when due. Raises CleaningCalledOff."""
+        """Account for bytes read or written: yield to other tasks when due. Raises CleaningCancelled."""
         ...
 
     async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
@@ -54,7 +54,7 @@ class LogToClean:
     snapshots: ProducerSnapshots
     rules: CleaningRules
     found: Cleanable
-    lasts: Callable[[], Mapping[int, LastOfProducer]]
+    lasts: Callable[[], Mapping[int, RetainedOfProducer]]
     on_swap: Callable[[int, int, int], None] = lambda first_offset, next_offset, segment_count: None
     """Called for each group of segments when its replacement is about to be swapped in."""
 
@@ -73,7 +73,7 @@ class CleanedLog:
 async def clean_log(work: LogToClean, offsets: OffsetMap, pace: Pace, *, now_ms: int) -> CleanedLog:
     """Clean a log. `offsets` is empty; `now_ms` is the wall clock.
 
-    Raises CleaningCalledOff, UncleanableLog or MalformedBatch, and OSError: then the log is unusable.
+    Raises CleaningCancelled, UncleanableLog or MalformedBatch, and OSError: then the log is unusable.
     """
     log, found = work.log, work.found
     await _scan_keys(log, found, offsets, pace)
@@ -114,7 +114,7 @@ async def _clean_group(work: LogToClean, group: list[Segment], cleaner: BatchCle
             await _copy_retained(log, segment, cleaner, cleaned, pace)
         await cleaned.finish()
         await pace.spend(0)
-    except (CleaningCalledOff, ValueError):
+    except (CleaningCancelled, ValueError):
         cleaned.discard()
         raise
     following = next((each.base_offset for each in log.segments if each.base_offset > group[-1].base_offset), log.log_end_offset)

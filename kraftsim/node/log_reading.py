@@ -152,7 +152,7 @@ class LogReader(PartitionDirectory):
             return memoryview(file.read(position, size_bytes))
         return file.slice(position, size_bytes)
 
-    def read_cut(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> memoryview:
+    def read_truncated(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> memoryview:
         """Return the bytes of those batches cut at max_bytes, even inside a batch; `at_least_one` exempts the first batch."""
         found = self._place_of(offset)
         if found is None:

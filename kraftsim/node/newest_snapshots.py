@@ -15,8 +15,8 @@ KEPT = 2
 class NewestSnapshots(ProducerSnapshots):
     """Deletes older snapshots whenever one is taken."""
 
-    def take(self, state: ProducerStateManager, offset: int, *, is_anew: bool = False) -> bool:
+    def take(self, state: ProducerStateManager, offset: int, *, is_replaced: bool = False) -> bool:
         """Write the state, and delete all but the last two."""
-        is_taken = super().take(state, offset, is_anew=is_anew)
+        is_taken = super().take(state, offset, is_replaced=is_replaced)
         self.remove_at(self.offsets[:-KEPT])
         return is_taken

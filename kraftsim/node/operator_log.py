@@ -91,7 +91,7 @@ def _unasked(values: Values) -> Values | None:
 
 
 def _only_torn(values: Values) -> Values | None:
-    return values if values["cut_bytes"] else None
+    return values if values["truncated_bytes"] else None
 
 
 def _only_expired(values: Values) -> Values | None:
@@ -130,7 +130,7 @@ MESSAGES: Mapping[str, Message] = {
     # elections
     "RaftRoleChanged": Message(INFO, "quorum role changed"),
     "ElectionLost": Message(WARNING, "quorum election lost"),
-    "LeaderUnheard": Message(WARNING, "quorum leader resigns: no fetch from a majority of the voters"),
+    "CheckQuorumFailed": Message(WARNING, "quorum leader resigns: no fetch from a majority of the voters"),
     "OtherClusterAnswered": Message(ERROR, "refused by a node of the quorum: it belongs to another cluster", _with_names),
     "VotersChanged": Message(INFO, "quorum voters changed"),
     "ControllerElected": Message(INFO, "became the active controller"),
@@ -143,7 +143,7 @@ MESSAGES: Mapping[str, Message] = {
     "LeaderFollowed": Message(DEBUG, "follows partitions", is_summary=True),
     "IsrChanged": Message(INFO, "ISR changed", _isr, is_summary=True),
     "PartitionTruncated": Message(INFO, "logs truncated to the leader's", is_summary=True),
-    "CopyingFailed": Message(WARNING, "replica fetch failed"),
+    "ReplicationFailed": Message(WARNING, "replica fetch failed"),
     "LogRecovered": Message(WARNING, "torn tail of a log removed", _only_torn),
     "CleaningFailed": Message(ERROR, "log compaction failed"),
     "RemoteCopyFailed": Message(WARNING, "copy to the remote store failed"),

@@ -239,7 +239,7 @@ class PeerConnection(asyncio.Protocol):
         if deadline < self._alarm_at:
             self._arm(deadline)
         if self._frame_events and self._world is not None:
-            self._world.note(self._frame_sent(api_key, version, correlation_id, sum(map(len, chunks)) - 4))
+            self._world.emit(self._frame_sent(api_key, version, correlation_id, sum(map(len, chunks)) - 4))
         self._unsent.extend(chunks)
         if is_alone:
             self._write()
@@ -267,7 +267,7 @@ class PeerConnection(asyncio.Protocol):
             return
         self._link = f"{_address(transport, 'sockname')}>{_address(transport, 'peername')}"
         if self._world is not None:
-            self._world.note(ConnectionOpened(connection=self.number, listener=OUTBOUND, peer=self._link))
+            self._world.emit(ConnectionOpened(connection=self.number, listener=OUTBOUND, peer=self._link))
 
     def data_received(self, data: bytes) -> None:
         """Split the stream into frames and pass each to the oldest request in flight."""
@@ -293,7 +293,7 @@ class PeerConnection(asyncio.Protocol):
         body = decode_response_body(request.api_key, version, frame)
         self._in_flight.popleft()
         if self._frame_events and self._world is not None:
-            self._world.note(self._frame_received(request, len(frame)))
+            self._world.emit(self._frame_received(request, len(frame)))
         request.on_answer(body)
 
     async def _negotiate(self) -> None:
@@ -365,7 +365,7 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
             if self._world is not None:
-                self._world.note(ConnectionClosed(connection=self.number, listener=OUTBOUND, peer=self._link, reason=str(reason)))
+                self._world.emit(ConnectionClosed(connection=self.number, listener=OUTBOUND, peer=self._link, reason=str(reason)))
         failed, self._in_flight = self._in_flight, deque()
         for request in failed:
             request.on_answer(RequestTimedOut(str(reason)) if request is overdue else reason)
@@ -377,7 +377,7 @@ class PeerConnection(asyncio.Protocol):
     def _not_encodable(self, api_key: int, api_version: int, correlation_id: int, failure: Exception) -> NotEncodable:
         reason = reason_of(failure)
         if self._world is not None:
-            self._world.note(
+            self._world.emit(
                 MessageFailed(
                     connection=self.number,
                     api_key=api_key,

@@ -40,7 +40,7 @@ def recover_partition(
     is_upgrade = snapshots.are_from_an_upgrade(was_stopped_cleanly=recovery_point is None)
     if is_upgrade or recovery_point is None:
         log.recover(lambda batch: None, verify_from_offset=recovery_point, on_unclean=lambda base_offset: None)
-        log.begin_at(min(log_start_offset, log.log_end_offset))
+        log.advance_log_start(min(log_start_offset, log.log_end_offset))
         if is_upgrade:
             snapshots.begin_empty(state, log)
         else:
@@ -48,7 +48,7 @@ def recover_partition(
         return snapshots
     known = UncleanState(snapshots, log, state, log_start_offset)
     log.recover(known.take, verify_from_offset=recovery_point, on_unclean=known.begin_segment, chained_from=chained_from)
-    log.begin_at(min(log_start_offset, log.log_end_offset))
+    log.advance_log_start(min(log_start_offset, log.log_end_offset))
     snapshots.remove_behind(log.log_end_offset)
     snapshots.take(state, log.log_end_offset)
     return snapshots

@@ -12,11 +12,11 @@ from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.groups.fencing_variants import FENCINGS
 from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.metadata.activation import MigrationManners, PastTold
+from kraftsim.core.metadata.activation import MigrationBehavior, MigrationStatePolicy
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
 from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationManners
+from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationBehavior
 from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdControlFactory
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.migration.driver import MigrationDriver
@@ -33,10 +33,10 @@ from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProd
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.security.access_rules import KnownRights
-from kraftsim.core.tiered_storage.remedies import REMEDIES, LooksFirst, SnapshotRemedy
+from kraftsim.core.tiered_storage.remedies import REMEDIES, ChecksSnapshotFirst, SnapshotRemedy
 from kraftsim.core.transactions.marker_queue import MarkerQueue
-from kraftsim.core.transactions.patient_rules import ForgetfulTransactionRules, PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
+from kraftsim.core.transactions.transaction_rules_4_0 import TransactionRulesSince40, TransactionRulesSince41
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
 from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
@@ -64,7 +64,7 @@ from kraftsim.node.config import (
     NodeConfig,
 )
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.migration.copying import ZookeeperCopy
+from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
 from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
 from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -74,7 +74,6 @@ from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
     ACCEPTS_UNKNOWN_PRODUCERS,
-    ANNOUNCES_REMOTE_COPIES_FIRST,
     ANSWERS_READERS_BEHIND,
     ASSIGNMENT_EPOCHS,
     ASSIGNMENTS_KEEP_ELIGIBLE,
@@ -89,7 +88,7 @@ from kraftsim.releases.traits import (
     EXPLAINED_UNREGISTRATION,
     FORGETS_BEGINNINGS,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
-    MEMBERS_COME_ANEW,
+    MEMBERS_REJOIN,
     MEMBERS_TAKE_BACK,
     MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
@@ -99,6 +98,7 @@ from kraftsim.releases.traits import (
     PRE_VOTE,
     PREFETCHED_PRODUCER_IDS,
     PRODUCER_ID_EXPIRATION,
+    PUBLISHES_REMOTE_SEGMENTS_FIRST,
     READERS_STAND_AT_BATCHES,
     RETRIABLE_BLOCK_TIMEOUT,
     SHUTDOWN_AT_REGISTRATION,
@@ -116,7 +116,7 @@ from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 class ProducerIdSourceFactory(Protocol):
     """Creates the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
 
-    def __call__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    def __call__(self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
         """Create the source."""
         ...
 
@@ -138,7 +138,7 @@ class Parts:
     bounds_min_in_sync_replicas: bool
     keeps_shutdown_epoch: bool
     has_pre_vote: bool
-    past_told: PastTold
+    migration_state_policy: MigrationStatePolicy
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
     members_may_come_anew: bool
@@ -203,16 +203,16 @@ class Parts:
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
-            past_told=_migration_state_policy(release),
+            migration_state_policy=_migration_state_policy(release),
             metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
-            members_may_come_anew=release.has(MEMBERS_COME_ANEW),
+            members_may_come_anew=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
             producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,
-            tiering_remedy=SnapshotRemedy if release.has(ANNOUNCES_REMOTE_COPIES_FIRST) else LooksFirst,
+            tiering_remedy=SnapshotRemedy if release.has(PUBLISHES_REMOTE_SEGMENTS_FIRST) else ChecksSnapshotFirst,
         )
 
     def replacing(self, **parts: object) -> "Parts":
@@ -242,10 +242,10 @@ class Parts:
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
 
-    def migration_manners(self, config: NodeConfig) -> MigrationManners:
+    def migration_behavior(self, config: NodeConfig) -> MigrationBehavior:
         """Return how a controller starts and ends a migration from ZooKeeper."""
         is_early = not self.release.has(MIGRATES_BEHIND_A_GATE)
-        return MigrationManners(
+        return MigrationBehavior(
             is_enabled=config.zookeeper_metadata_migration_enable,
             is_known=not self.release.has(WITHOUT_ZOOKEEPER),
             needs_transactions=self.release.has(MIGRATES_IN_TRANSACTIONS),
@@ -311,9 +311,9 @@ class Parts:
             static_configs=static_settings(config.given),
             config_tables=self.config_tables,
             resource_types=self.resource_types,
-            looks_back_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
+            fences_at_registration=self.release.has(SHUTDOWN_AT_REGISTRATION),
             explains_unregistration=self.release.has(EXPLAINED_UNREGISTRATION),
-            replication=ReplicationManners(
+            replication=ReplicationBehavior(
                 moves_wait_for_all=not self.release.has(MOVES_WAIT_FOR_NEWCOMERS),
                 assignments_forget_eligible=not self.release.has(ASSIGNMENTS_KEEP_ELIGIBLE),
             ),
@@ -326,21 +326,21 @@ class Parts:
 
 def _transaction_rules(release: Release) -> type[TransactionRules]:
     if release.has(FORGETS_BEGINNINGS):
-        return ForgetfulTransactionRules
-    return PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules
+        return TransactionRulesSince41
+    return TransactionRulesSince40 if release.has(PATIENT_TRANSACTIONS) else TransactionRules
 
 
-def _migration_state_policy(release: Release) -> PastTold:
+def _migration_state_policy(release: Release) -> MigrationStatePolicy:
     if release.has(WITHOUT_ZOOKEEPER):
-        return PastTold.NEVER
-    return PastTold.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else PastTold.WHERE_IT_CAN_BE
+        return MigrationStatePolicy.NEVER
+    return MigrationStatePolicy.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else MigrationStatePolicy.WHERE_IT_CAN_BE
 
 
 def source_of(kind: type[PrefetchingBlockClient]) -> ProducerIdSourceFactory:
     """Return a factory of non-blocking producer id sources."""
 
-    def make(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-        return kind(broker_epoch=broker_epoch, note=note)
+    def make(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+        return kind(broker_epoch=broker_epoch, emit=emit)
 
     return make
 
@@ -357,16 +357,16 @@ ID_CONTROLS: Final[Mapping[str, type[ResizableProducerIdControl]]] = {
 }
 
 
-def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def prefetching_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
     """Create the source of 3.6 and later, which never waits."""
-    return PrefetchingBlockClient(broker_epoch=broker_epoch, note=note)
+    return PrefetchingBlockClient(broker_epoch=broker_epoch, emit=emit)
 
 
-def waiting_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def waiting_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
     """Create the source of 3.3.2 to 3.5."""
-    return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms)
+    return WaitingBlockClient(broker_epoch=broker_epoch, emit=emit, max_wait_ms=max_wait_ms)
 
 
-def surfacing_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def surfacing_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
     """Create the source of 3.0 to 3.3.1, whose timeouts reach the client as REQUEST_TIMED_OUT."""
-    return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms, surfaces_timeouts=True)
+    return WaitingBlockClient(broker_epoch=broker_epoch, emit=emit, max_wait_ms=max_wait_ms, surfaces_timeouts=True)

@@ -41,12 +41,12 @@ class ProducerSnapshots:
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
-    def take(self, state: ProducerStateManager, offset: int, *, is_anew: bool = False) -> bool:
+    def take(self, state: ProducerStateManager, offset: int, *, is_replaced: bool = False) -> bool:
         """Write the state before `offset`, unless the newest snapshot covers as much; return whether it was written.
 
-        `is_anew`: the state came from elsewhere, and is written in any case.
+        `is_replaced`: the state came from elsewhere, and is written in any case.
         """
-        if offset <= self._taken_until and not is_anew:
+        if offset <= self._taken_until and not is_replaced:
             return False
         self._remove(offset)
         file = self._disk.open(self._path(offset))
@@ -62,7 +62,7 @@ class ProducerSnapshots:
     def add(self, state: ProducerStateManager, offset: int) -> None:
         """Write the missing snapshot at the end of an older segment. From now on it is treated like any other."""
         taken_until = self._taken_until
-        self.take(state, offset, is_anew=True)
+        self.take(state, offset, is_replaced=True)
         self._taken_until = max(taken_until, offset)
 
     async def flush(self) -> None:

@@ -22,7 +22,7 @@ class Waiting(Protocol):
         ...
 
 
-class Stay(Generic[K]):
+class DelayedOperation(Generic[K]):
     """A delayed operation: one request in a purgatory."""
 
     __slots__ = ("alarm", "is_over", "keys", "may_matter", "number", "waiting")
@@ -40,7 +40,7 @@ class Purgatory(Generic[K]):
     """Delayed requests by the keys they watch, in order of arrival."""
 
     def __init__(self) -> None:
-        self._operations: dict[K, dict[int, Stay[K]]] = {}
+        self._operations: dict[K, dict[int, DelayedOperation[K]]] = {}
         self._next_number = 0
 
     @property
@@ -53,14 +53,16 @@ class Purgatory(Generic[K]):
         """The keys with waiting requests."""
         return tuple(self._operations)
 
-    def admit(self, waiting: Waiting, keys: Iterable[K], timeout_ms: int, may_matter: Callable[[K], bool] | None = None) -> "Stay[K] | None":
+    def try_complete_else_watch(
+        self, waiting: Waiting, keys: Iterable[K], timeout_ms: int, may_matter: Callable[[K], bool] | None = None
+    ) -> "DelayedOperation[K] | None":
         """Try to complete a request, else watch its keys; return None if it was completed. `leave` ends the wait early.
 
         `may_matter` is for requests with many keys: whether a change of this key can complete the request.
         """
         if waiting.try_complete():
             return None
-        operation = Stay(self._next_number, waiting, tuple(keys), may_matter)
+        operation = DelayedOperation(self._next_number, waiting, tuple(keys), may_matter)
         self._next_number += 1
         for key in operation.keys:
             self._operations.setdefault(key, {})[operation.number] = operation
@@ -76,7 +78,7 @@ class Purgatory(Generic[K]):
             if not operation.is_over and (operation.may_matter is None or operation.may_matter(key)) and operation.waiting.try_complete():
                 self.leave(operation)
 
-    def leave(self, operation: "Stay[K]") -> None:
+    def leave(self, operation: "DelayedOperation[K]") -> None:
         """End a wait without an answer: it was already sent, or is not needed any more."""
         if operation.is_over:
             return
@@ -96,7 +98,7 @@ class Purgatory(Generic[K]):
             for operation in list(watching.values()):
                 self.leave(operation)
 
-    def _expire(self, operation: "Stay[K]") -> None:
+    def _expire(self, operation: "DelayedOperation[K]") -> None:
         if not operation.is_over:
             self.leave(operation)
             operation.waiting.expire()

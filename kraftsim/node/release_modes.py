@@ -30,9 +30,9 @@ def parts_for(config: NodeConfig, release: Release) -> Parts:
     return parts
 
 
-def znode_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def znode_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
     """Create the source of brokers below 3.0-IV0, which allocate blocks from ZooKeeper."""
-    return ZnodeBlockClient(broker_epoch=broker_epoch, note=note)
+    return ZnodeBlockClient(broker_epoch=broker_epoch, emit=emit)
 
 
 def check_release(config: NodeConfig, release: Release) -> None:

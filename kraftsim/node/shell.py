@@ -16,25 +16,25 @@ from kraftsim.world.interface import World
 
 
 class NodeShell:
-    """The runtime of a node. `on_death` stops everything immediately and may be called once, from anywhere."""
+    """The runtime of a node. `on_failure` stops everything immediately and may be called once, from anywhere."""
 
-    def __init__(self, world: World, config: NodeConfig, on_death: Callable[[], None]) -> None:
+    def __init__(self, world: World, config: NodeConfig, on_failure: Callable[[], None]) -> None:
         self.world = world
         self.config = config
         self.tasks = NodeTasks(self.fail)
         self.turns = Turns()
         self.security = NodeSecurity(config, lambda purpose: world.random(purpose).getrandbits)
         self.is_dead = False
-        self._on_death = on_death
+        self._on_death = on_failure
         self._connection_count = 0
         self._to_settle: list[Callable[[], None]] = []
         self.failure: BaseException | None = None
         """The exception that stopped the node."""
         self._failed: asyncio.Event | None = None
 
-    def note_started(self) -> None:
+    def emit_started(self) -> None:
         """Emit the event of a started node."""
-        self.world.note(
+        self.world.emit(
             NodeStarted(role=self.config.role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id)
         )
 
@@ -55,15 +55,15 @@ class NodeShell:
         if self.is_dead:
             return
         self.failure = mistake
-        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.emit(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
         self.world.flush_events()
         self.die()
         if self._failed is not None:
             self._failed.set()
 
-    def lose_disk(self, path: str, operation: str, refused: OSError) -> None:
+    def fail_disk(self, path: str, operation: str, refused: OSError) -> None:
         """Stop the node, as Kafka stops when its only log directory fails: after a failure the disk cannot be trusted."""
-        self.world.note(DiskFailed(path=path, operation=operation, reason=str(refused)))
+        self.world.emit(DiskFailed(path=path, operation=operation, reason=str(refused)))
         self.fail(OSError(refused.errno, f"{path}: {operation} failed: {refused.strerror or refused}"))
 
     def die(self) -> None:

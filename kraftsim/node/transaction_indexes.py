@@ -28,7 +28,7 @@ class TransactionIndexes:
         entries.append(aborted)
         self._files.append_transactions(base_offset, build_transaction_index([aborted]))
 
-    def cut(self, base_offset: int, end_offset: int) -> None:
+    def truncate(self, base_offset: int, end_offset: int) -> None:
         """Remove the transactions of a segment whose markers are at end_offset or later. Raises OSError."""
         entries = self._of(base_offset)
         kept = [each for each in entries if each.last_offset < end_offset]

@@ -41,7 +41,7 @@ def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(asked, CreateAclsRequest), "dispatch decodes by API key"
     if holds_filters(asked.creations):
         return create_acls(call, ErrorCode.UNKNOWN_SERVER_ERROR)
-    writer = controller.ledger
+    writer = controller.metadata_writer
     decision = decide_create_rules(
         writer.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"), controller.parts.rights
     )
@@ -53,7 +53,7 @@ def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
     """Delete ACLs; answered once that is committed."""
     asked = call.body
     assert isinstance(asked, DeleteAclsRequest), "dispatch decodes by API key"
-    writer = controller.ledger
+    writer = controller.metadata_writer
     decision = decide_delete_rules(writer.state.registries, asked.filters, controller.parts.rights)
     results = [_deleted(result) for result in decision.result]
     return writer.commit(decision, lambda offsets: DeleteAclsResponse(filter_results=results))

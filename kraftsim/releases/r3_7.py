@@ -5,12 +5,12 @@ A delta of 3.6.   Source: the message definitions in the jars of 3.7.2.
 
 from kraftsim.releases import r3_6
 from kraftsim.releases.traits import (
-    ANNOUNCES_REMOTE_COPIES_FIRST,
     BOUNDED_MIN_IN_SYNC_REPLICAS,
     CLEAN_SHUTDOWN_EPOCH,
     CLIENT_METRICS,
     DIRECTORY_ASSIGNMENT,
     DIRECTORY_IDS,
+    PUBLISHES_REMOTE_SEGMENTS_FIRST,
     REGISTERS_MIGRATION_READINESS,
 )
 from protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ RELEASE = r3_6.RELEASE.followed_by(
         CLEAN_SHUTDOWN_EPOCH,
         DIRECTORY_IDS,
         CLIENT_METRICS,
-        ANNOUNCES_REMOTE_COPIES_FIRST,
+        PUBLISHES_REMOTE_SEGMENTS_FIRST,
         REGISTERS_MIGRATION_READINESS,
     ),
 )

@@ -4,7 +4,7 @@ A delta of 4.1.   Source: the message definitions in the jars of 4.2.2.
 """
 
 from kraftsim.releases import r4_1
-from kraftsim.releases.traits import MEMBERS_COME_ANEW
+from kraftsim.releases.traits import MEMBERS_REJOIN
 from protocol.api_keys import ApiKey
 
 RELEASE = r4_1.RELEASE.followed_by(
@@ -38,5 +38,5 @@ RELEASE = r4_1.RELEASE.followed_by(
     controller_apis={
         ApiKey.ADD_RAFT_VOTER: (0, 1),
     },
-    gained=(MEMBERS_COME_ANEW,),
+    gained=(MEMBERS_REJOIN,),
 )

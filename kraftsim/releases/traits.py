@@ -51,7 +51,7 @@ LEADER_RECOVERY = Trait(name="leader-recovery", since_level="3.2-IV0", why="KIP-
 RETRIABLE_BLOCK_TIMEOUT = Trait(name="retriable-block-timeout", since_release="3.3.2", why="KAFKA-14417")
 """If the wait for producer ids times out, the error is COORDINATOR_LOAD_IN_PROGRESS (before: REQUEST_TIMED_OUT, fatal to producers)."""
 
-ANNOUNCES_REMOTE_COPIES_FIRST = Trait(name="announces-remote-copies-first", since_release="3.7", why="KAFKA-16209")
+PUBLISHES_REMOTE_SEGMENTS_FIRST = Trait(name="announces-remote-copies-first", since_release="3.7", why="KAFKA-16209")
 """The start of a remote copy is published before the producer snapshot is read, which may be missing (since 3.7.1; before: afterwards)."""
 
 MIGRATES_FROM_ZOOKEEPER = Trait(name="migrates-from-zookeeper", since_level="3.4-IV0", why="KIP-866")
@@ -151,7 +151,7 @@ CONSUMER_GROUPS = Trait(name="consumer-groups", since_release="4.0", why="KIP-84
 MEMBERS_TAKE_BACK = Trait(name="members-take-back", since_release="4.0", why="CurrentAssignmentBuilder.computeNextAssignment of 3.9.1 and 4.0.2")
 """A partition that a consumer group member has revoked may be assigned to it again in the same step (before: in the next one)."""
 
-MEMBERS_COME_ANEW = Trait(name="members-come-anew", since_release="4.2", why="GroupMetadataManager; checked on 4.1.2, 4.2.2, 4.3.1 and 4.4.0")
+MEMBERS_REJOIN = Trait(name="members-come-anew", since_release="4.2", why="GroupMetadataManager; checked on 4.1.2, 4.2.2, 4.3.1 and 4.4.0")
 """A member of a consumer group may rejoin without having left (before: it is fenced)."""
 
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")

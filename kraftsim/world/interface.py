@@ -161,7 +161,7 @@ class World(Protocol):
         """Return the stream of random numbers for a purpose; streams are keyed by (seed, node, incarnation, purpose) and independent."""
         ...
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event to the event log. Buffered; see `flush_events`."""
         ...
 
@@ -184,6 +184,6 @@ class World(Protocol):
         """Return the result of a function, without blocking the loop: for long work without shared state or ordering."""
         ...
 
-    async def breathe(self, place: str) -> None:
+    async def yield_point(self, place: str) -> None:
         """A named preemption point where Kafka releases a lock: nothing in a real world, a scheduling choice in simulation."""
         ...

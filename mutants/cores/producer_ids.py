@@ -7,7 +7,7 @@ _block = Mutator("producer ids", "kraftsim.core.producer_ids.block")
 _prefetching = Mutator("producer ids", "kraftsim.core.producer_ids.prefetching_block_client")
 _waiting = Mutator("producer ids", "kraftsim.core.producer_ids.waiting_block_client")
 _received = Mutator("producer ids", "kraftsim.core.producer_ids.received_block")
-_ledger = Mutator("producer ids", "kraftsim.node.controller.ledger")
+_ledger = Mutator("producer ids", "kraftsim.node.controller.metadata_writer")
 _journal = Mutator("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"
 NO_CONTROLLER = "no_controller_for_minutes"
@@ -160,35 +160,35 @@ CORE = Core(
         ),
         _ledger.mutant(
             "answers-before-the-commit",
-            "MetadataLedger.write",
+            "MetadataWriter.write",
             "self._waiting.append(_Waiting(offsets.last_offset, on_commit, on_given_up))",
             "on_commit()",
             "a block is returned before a majority has it",
         ),
         _ledger.mutant(
             "answers-one-commit-early",
-            "MetadataLedger.on_high_watermark",
+            "MetadataWriter.on_high_watermark",
             "self._waiting[0].last_offset < high_watermark",
             "self._waiting[0].last_offset <= high_watermark",
             "a block is returned before a majority has it",
         ),
         _ledger.mutant(
             "undoes-nothing",
-            "MetadataLedger.revert",
+            "MetadataWriter.revert",
             "self.state.revert_to(high_watermark)",
             "pass",
             "a former leader keeps uncommitted state",
         ),
         _ledger.mutant(
             "answers-what-it-undid",
-            "MetadataLedger.give_up",
+            "MetadataWriter.give_up",
             "if waiting.on_given_up is not None:\n                waiting.on_given_up()",
             "waiting.on_commit()",
             "a reverted block is returned",
         ),
         _ledger.mutant(
             "forgets-how-to-undo",
-            "MetadataLedger.on_high_watermark",
+            "MetadataWriter.on_high_watermark",
             "self.state.commit_through(high_watermark - 1)",
             "self.state.commit_through(high_watermark)",
             "the first uncommitted record cannot be reverted",

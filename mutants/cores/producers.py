@@ -99,15 +99,15 @@ CORE = Core(
         _replica.mutant(
             "hides-the-last-record",
             "PartitionReplica.apply_append",
-            "self.log_end_offset if self.reign.is_alone",
-            "self.log_end_offset - 1 if self.reign.is_alone",
+            "self.log_end_offset if self.leader_state.is_alone",
+            "self.log_end_offset - 1 if self.leader_state.is_alone",
             "consumers wait forever",
         ),
         _replica.mutant(
-            "reign-begins-at-zero",
+            "leader_state-begins-at-zero",
             "PartitionReplica.lead",
-            "self.epochs.assign(appointment.leader_epoch, self.log_end_offset)",
-            "self.epochs.assign(appointment.leader_epoch, 0)",
+            "self.epochs.assign(leader_and_isr.leader_epoch, self.log_end_offset)",
+            "self.epochs.assign(leader_and_isr.leader_epoch, 0)",
             "log comparison by epochs gives wrong results",
         ),
         _replica.mutant(

@@ -100,7 +100,7 @@ CORE = Core(
         ),
         _quorum.mutant(
             "tells-nobody-who-leads",
-            "Quorum._tell_leader",
+            "Quorum._publish_leader",
             "self.effects.append(LeaderKnown(self.epoch, leader))",
             "pass",
             "brokers do not find the controller",

@@ -80,7 +80,7 @@ CORE = Core(
         _following.mutant(
             "snapshot-behind-the-log",
             "on_snapshot_installed",
-            "quorum.log.begin_at(snapshot)",
+            "quorum.log.advance_log_start(snapshot)",
             "quorum.log.add_snapshot(snapshot)",
             "the replica uses the log end from before the snapshot",
         ),
@@ -125,14 +125,14 @@ CORE = Core(
         ),
         _log.mutant(
             "snapshot-without-high-watermark",
-            "RaftLog.begin_at",
+            "RaftLog.advance_log_start",
             "self.high_watermark = snapshot.end_offset",
             "self.high_watermark = None",
             "records covered by a snapshot do not count as committed",
         ),
         _log.mutant(
             "snapshot-not-flushed",
-            "RaftLog.begin_at",
+            "RaftLog.advance_log_start",
             "self.start_offset = self.end_offset = self.flushed_end_offset = snapshot.end_offset",
             "self.start_offset = self.end_offset = snapshot.end_offset",
             "a follower waits for a flush of records in a snapshot",

@@ -43,18 +43,22 @@ CORE = Core(
             "observers count for the majority",
         ),
         _leadership.mutant(
-            "hears-observers", "Leadership.hear", "if self._is_voter(key):", "if True:", "a leader without fetches from voters does not resign"
+            "hears-observers",
+            "Leadership.record_contact",
+            "if self._is_voter(key):",
+            "if True:",
+            "a leader without fetches from voters does not resign",
         ),
         _leadership.mutant(
             "never-resigns",
             "Leadership.resigns_at_ms",
-            "return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms",
+            "return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms + check_quorum_ms",
             "return None",
             "a leader without fetches from voters does not resign",
         ),
         _leadership.mutant(
             "counts-its-own-voice-twice",
-            "Leadership.hear",
+            "Leadership.record_contact",
             "self._voters.majority - (1 if self._voters.includes(self.own) else 0)",
             "self._voters.majority",
             "a leader with fetches from one of two voters resigns",
@@ -84,7 +88,7 @@ CORE = Core(
         ),
         _leading.mutant(
             "tells-the-voters-nothing",
-            "_tell_voters",
+            "_notify_voters",
             "quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))",
             "pass",
             "no replica follows the leader",
@@ -119,9 +123,9 @@ CORE = Core(
             "a follower receives records beyond its log end",
         ),
         _leading.mutant(
-            "told-by-past-leaders",
+            "answer-by-past-leaders",
             "on_begin_epoch_request",
-            "if told.epoch < quorum.epoch:",
+            "if answer.epoch < quorum.epoch:",
             "if False:",
             "a leader of a past epoch receives no error",
         ),
@@ -141,7 +145,7 @@ CORE = Core(
         ),
         _serving.mutant(
             "tells-its-old-high-watermark",
-            "_told_high_watermark",
+            "_published_high_watermark",
             "known <= quorum.role.leadership.epoch_start_offset",
             "False",
             "followers receive a high watermark that decreases",

@@ -63,7 +63,7 @@ CORE = Core(
             "log-gives-way-before-the-snapshot",
             "MetadataStore.install",
             "await self.snapshots.finish_fetched(snapshot)",
-            "self._log.begin_at(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)",
+            "self._log.advance_log_start(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)",
             "a crash leaves neither log nor snapshot",
             scenarios=SLOW_DISKS,
         ),
@@ -107,7 +107,7 @@ CORE = Core(
             scenarios=SLOW_DISKS,
         ),
         _node.mutant(
-            "fetch-looks-past-the-queue",
+            "fetch-run_unit_stage-past-the-queue",
             "RaftNode.when_durable",
             "if self._is_holding or self._is_running:",
             "if False:",
@@ -160,7 +160,7 @@ CORE = Core(
         _node.mutant(
             "ignores-a-refused-flush",
             "RaftNode.flush",
-            'self.lose_disk("flush", refused)',
+            'self.fail_disk("flush", refused)',
             "pass",
             "a node continues with a disk that lost writes",
             scenarios=NOT_TRUSTED,
@@ -241,8 +241,8 @@ CORE = Core(
         _fetches.mutant(
             "gives-a-stale-answer",
             "WaitingFetches.give",
-            "if told != self._last_told:",
-            "if told[1:3] != self._last_told[1:3]:",
+            "if state != self._last_state:",
+            "if state[1:3] != self._last_state[1:3]:",
             "a replica receives an old high watermark or epoch",
             scenarios=QUIET,
         ),
@@ -255,13 +255,15 @@ CORE = Core(
         ),
         _log.mutant(
             "cut-files-not-flushed",
-            "PartitionLog.settle_cut",
+            "PartitionLog.complete_truncation",
             "await self._files.log_file(segment.base_offset).flush()",
             "pass",
             "a power loss restores truncated records before durable ones",
             scenarios=FALL_BEHIND,
         ),
-        _log.mutant("flushes-no-names", "PartitionLog.settle_cut", "await self._files.flush_names()", "pass", "a power loss removes a whole segment"),
+        _log.mutant(
+            "flushes-no-names", "PartitionLog.complete_truncation", "await self._files.flush_names()", "pass", "a power loss removes a whole segment"
+        ),
         _log.mutant(
             "cuts-in-memory-only", "PartitionLog._fill_active", "file.truncate(active.size_bytes)", "pass", "truncated records are still in the file"
         ),
@@ -275,8 +277,8 @@ CORE = Core(
         _log.mutant(
             "keeps-what-is-behind-a-hole",
             "PartitionLog.recover",
-            "if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):",
-            "if following and (cut_bytes or following[0] < self.log_end_offset):",
+            "if following and (truncated_bytes or has_gap or following[0] < self.log_end_offset):",
+            "if following and (truncated_bytes or following[0] < self.log_end_offset):",
             "a broker that lost power has a partition with a gap",
             scenarios=ONE_BROKER,
         ),

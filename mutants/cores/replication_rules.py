@@ -5,7 +5,7 @@ from mutants.mutant import Core, Mutator
 READERS = ("readers_stop_at_the_high_watermark",)
 LEADERS = ("leaders_fail_under_idempotent_load",)
 ZOMBIES = ("zombie_fenced_by_generation",)
-_reign = Mutator("partitions", "kraftsim.core.partitions.reign")
+_reign = Mutator("partitions", "kraftsim.core.partitions.leader_state")
 _following = Mutator("partitions", "kraftsim.core.partitions.following")
 _in_sync = Mutator("partitions", "kraftsim.core.partitions.in_sync_replicas")
 _replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
@@ -20,7 +20,7 @@ CORE = Core(
     mutants=(
         _reign.mutant(
             "joins-before-the-epoch-start",
-            "Reign._joins_at",
+            "LeaderState._joins_at",
             "max(high_watermark, self.epoch_start_offset)",
             "high_watermark",
             "an in-sync replica lacks acknowledged records (KAFKA-7128)",
@@ -28,7 +28,7 @@ CORE = Core(
         ),
         _reign.mutant(
             "joins-though-not-eligible",
-            "Reign.expansion",
+            "LeaderState.expansion",
             "if not has_enough or not self._eligible(replica_id, follower.broker_epoch):",
             "if not has_enough:",
             "AlterPartition adds a replica that the controller rejects",
@@ -37,9 +37,9 @@ CORE = Core(
         ),
         _following.mutant(
             "cuts-no-further-than-its-beginning",
-            "Following._cut_to",
-            "RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)",
-            "CutTo(max(offset, self._log.local_start_offset))",
+            "Following._truncate_to",
+            "RestartAt(offset) if offset < self._log.local_start_offset else TruncateTo(offset)",
+            "TruncateTo(max(offset, self._log.local_start_offset))",
             "a follower of an unclean leader lacks its first records, or fetches forever",
             scenarios=LEADERS,
         ),

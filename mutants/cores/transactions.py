@@ -39,7 +39,7 @@ CORE = Core(
         ),
         _queue.mutant(
             "markers-of-the-other-verdict",
-            "EndedTransaction.__init__",
+            "PreparedTransaction.__init__",
             "is PREPARE_COMMIT",
             "is not PREPARE_COMMIT",
             "committed records are not visible, and aborted ones are",

@@ -15,7 +15,7 @@ def build_checkpoint(entries: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in (VERSION_LINE, str(len(entries)), *entries)).encode()
 
 
-def parse_checkpoint(file: str, data: bytes, words_per_entry: int) -> list[list[str]]:
+def parse_checkpoint(file: str, data: bytes, fields_per_entry: int) -> list[list[str]]:
     """Return the fields of every entry; an empty file has none. Raises MalformedFile."""
     lines = data.decode(errors="replace").splitlines()
     if not lines:
@@ -26,6 +26,6 @@ def parse_checkpoint(file: str, data: bytes, words_per_entry: int) -> list[list[
     if len(lines) < 2 or lines[1] != str(len(entries)):
         raise MalformedFile(file, f"{len(entries)} entries, {lines[1:2]} announced")
     for number, entry in enumerate(entries, start=3):
-        if len(entry) != words_per_entry:
-            raise MalformedFile(file, f"line {number} has {len(entry)} words instead of {words_per_entry}")
+        if len(entry) != fields_per_entry:
+            raise MalformedFile(file, f"line {number} has {len(entry)} words instead of {fields_per_entry}")
     return entries

@@ -12,7 +12,7 @@ from protocol.drift.declared import kafkas_messages
 from protocol.drift.definitions import TOP, Definition
 from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT, present_name
 from protocol.drift.facts import Facts, Shape
-from protocol.drift.former_words import FORMER_NAMES, in_present_words, under_present_names
+from protocol.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.schema import declaration_of
 
@@ -41,7 +41,7 @@ def undeclared(facts: Facts) -> list[str]:
 
 def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Iterator[str]:
     name = declaration.name
-    compared = [Shape(shape.releases, in_present_words(shape.definition, declaration)) for shape in shapes if not _is_left_out(declaration, shape)]
+    compared = [Shape(shape.releases, in_current_names(shape.definition, declaration)) for shape in shapes if not _is_left_out(declaration, shape)]
     yield from (f"{name}: {line}" for line in _drifts_of_versions(declaration, compared))
     allowed = ALLOWED.get(name, {})
     hidden: list[str] = []

@@ -7,7 +7,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.metadata import BrokerFenced, BrokerRegistered
 from kraftsim.events.nodes import NodeReady
 from kraftsim.events.producer_ids import ProducerIdBlockRefused, ProducerIdBlockRequested
-from tests.analysis.happenings import elected, received
+from tests.analysis.event_factories import elected, received
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
@@ -67,15 +67,15 @@ BROKER_ROWS: list[Row] = [
 ]
 
 
-def note_brokers(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_broker_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let brokers register, be fenced and request blocks, mostly one request at a time."""
     broker_epoch = 1_000_000
     for incarnation in range(random.randrange(1, 5)):
         broker_epoch += 0 if slip() else 1
-        history.note("controller", elected(0), incarnation=random.choice((1, 2)))  # before any event of the quorum
-        history.note("controller", joins(broker_epoch, f"life-{incarnation}", broker_id=77, fenced=not slip()))
-        history.note("controller", fences(random.choice((0, 1))), after_ns=1000 if slip() else 300_000, incarnation=random.choice((1, 2)))
+        history.emit("controller", elected(0), incarnation=random.choice((1, 2)))  # before any event of the quorum
+        history.emit("controller", joins(broker_epoch, f"life-{incarnation}", broker_id=77, fenced=not slip()))
+        history.emit("controller", fences(random.choice((0, 1))), after_ns=1000 if slip() else 300_000, incarnation=random.choice((1, 2)))
         for _ in range(random.randrange(3)):
-            history.note("broker-77", ASKED)
+            history.emit("broker-77", ASKED)
             if not slip():
-                history.note("broker-77", random.choice((REFUSED, received(broker_epoch * 1000, broker_epoch * 1000 + 1))))
+                history.emit("broker-77", random.choice((REFUSED, received(broker_epoch * 1000, broker_epoch * 1000 + 1))))

@@ -14,7 +14,7 @@ from tests.analysis.coordinator_cases import COORDINATOR_ROWS
 from tests.analysis.durable_metadata_cases import DURABLE_METADATA_ROWS
 from tests.analysis.election_cases import ELECTION_ROWS, NS_PER_MS
 from tests.analysis.epoch_cases import EPOCH_ROWS
-from tests.analysis.happenings import (
+from tests.analysis.event_factories import (
     acknowledged,
     allocated,
     appended,
@@ -31,13 +31,13 @@ from tests.analysis.history import STEP_NS, History
 from tests.analysis.joining_cases import JOINING_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
-from tests.analysis.overtaken_cases import OVERTAKEN_ROWS
+from tests.analysis.missing_first_batch_cases import OVERTAKEN_ROWS
 from tests.analysis.quorum_cases import QUORUM_ROWS
 from tests.analysis.reading_cases import READING_ROWS
 from tests.analysis.replica_cases import REPLICA_ROWS
+from tests.analysis.sequence_retry_cases import TURN_ROWS
 from tests.analysis.tiered_cases import TIERED_ROWS
 from tests.analysis.transaction_cases import TRANSACTION_ROWS
-from tests.analysis.turn_cases import TURN_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
@@ -49,7 +49,7 @@ ONCE = "records-in-final-log-once"
 PRESENT = "producer-id-block-to-present-incarnation"
 ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
-Noted = tuple[str, Event] | tuple[str, int, Event]
+LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
 A, B = (7, 0, 0), (7, 0, 5)
 """Producer id, epoch and base sequence of two batches."""
 
@@ -59,7 +59,7 @@ class Case(NamedTuple):
 
     name: str
     invariant: str
-    events: list[Noted]
+    events: list[LoggedEvent]
     outcome: Outcome
     examined: int
     keys: tuple[str, ...] = ()
@@ -74,11 +74,11 @@ class Case(NamedTuple):
             *incarnation, event = rest
             assert isinstance(event, Event)
             number = incarnation[0] if incarnation and isinstance(incarnation[0], int) else 1
-            history.note(node, event, incarnation=number, after_ns=max(STEP_NS, self.between_ms * NS_PER_MS))
+            history.emit(node, event, incarnation=number, after_ns=max(STEP_NS, self.between_ms * NS_PER_MS))
         return history
 
 
-def broker(*events: Event) -> list[Noted]:
+def broker(*events: Event) -> list[LoggedEvent]:
     return [("b", event) for event in events]
 
 

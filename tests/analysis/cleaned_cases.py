@@ -4,9 +4,9 @@ from kraftsim.events.event import Event
 from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.coordinator_cases import read_back
-from tests.analysis.happenings import acknowledged, appended, final_batch, final_log, final_record
-from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, copied, in_sync, log_of, on
-from tests.analysis.transaction_cases import MARKERS, STATES, Noted, batch, changed, marker, state
+from tests.analysis.event_factories import acknowledged, appended, final_batch, final_log, final_record
+from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, in_sync, log_of, on, replicated
+from tests.analysis.transaction_cases import MARKERS, STATES, LoggedEvent, batch, changed, marker, state
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
@@ -15,7 +15,7 @@ def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
     return SegmentsCleaned(topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3)
 
 
-def states_are_clean(until: int) -> list[Noted]:
+def states_are_clean(until: int) -> list[LoggedEvent]:
     return on(ONE, cleaned(until, topic="__transaction_state"))
 
 
@@ -179,14 +179,14 @@ CLEANED_ROWS: list[Row] = [
     (
         "replicated from a cleaned log",
         MATCHING,
-        [*on(ONE, appended(0, 4), appended(5, 9), cleaned(5)), *on(TWO, copied(0, 4, crc=9), copied(5, 9))],
+        [*on(ONE, appended(0, 4), appended(5, 9), cleaned(5)), *on(TWO, replicated(0, 4, crc=9), replicated(5, 9))],
         OK,
         3,
     ),
     (
         "replicated before it was cleaned",
         MATCHING,
-        [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4, crc=9)), *on(ONE, cleaned(5))],
+        [*on(ONE, appended(0, 4)), *on(TWO, replicated(0, 4, crc=9)), *on(ONE, cleaned(5))],
         VIOLATED,
         2,
         ("t/0/0/0",),

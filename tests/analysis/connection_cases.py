@@ -40,10 +40,10 @@ CONNECTION_ROWS: list[Row] = [
 ]
 
 
-def note_connections(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_connection_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let clients connect and send mostly valid requests."""
-    history.note("harness", begun("embedded" if slip() else "sim"))
+    history.emit("harness", begun("embedded" if slip() else "sim"))
     for _ in range(random.randrange(1, 4)):
-        history.note("broker-7", OPENED)
+        history.emit("broker-7", OPENED)
         if slip():
-            history.note("broker-7", refused(action=random.choice(("closed", "answered"))))
+            history.emit("broker-7", refused(action=random.choice(("closed", "answered"))))

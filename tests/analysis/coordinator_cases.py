@@ -221,7 +221,7 @@ def elsewhere(event: Event) -> Event:
     return replace(event, group_id="h")
 
 
-def note_coordinators(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_coordinator_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let coordinators replace each other for two transactional ids and a group, mostly correctly."""
     names, log, end_offset = ("x", "y"), [], 0
     last: dict[str, tuple[int, int]] = {}
@@ -232,22 +232,22 @@ def note_coordinators(history: History, random: Random, slip: Callable[[], bool]
             if name in last and not slip():
                 offset, status = last[name]
                 older = slip()
-                history.note(node, read_back(max(0, offset - older), status, coordinator_epoch=coordinator_epoch, name=name))
-        history.note(node, all_read(end_offset, coordinator_epoch=coordinator_epoch))
+                history.emit(node, read_back(max(0, offset - older), status, coordinator_epoch=coordinator_epoch, name=name))
+        history.emit(node, all_read(end_offset, coordinator_epoch=coordinator_epoch))
         if commits:
-            history.note(node, elsewhere(loaded(commits - slip(), 100 + commits - slip())))
+            history.emit(node, elsewhere(loaded(commits - slip(), 100 + commits - slip())))
         for _ in range(random.randrange(1, 6)):
             name = random.choice(names)
             status = random.randrange(6) if slip() else random.choice(NEXT_STATUSES[last[name][1]]) if name in last else 0
             if not slip():
-                history.note(node, changed(end_offset, status, coordinator_epoch=coordinator_epoch, name=name))
+                history.emit(node, changed(end_offset, status, coordinator_epoch=coordinator_epoch, name=name))
             log.append((end_offset, status, name))
             last[name] = (end_offset, status)
             end_offset += 1
         commits += 1
-        history.note(node, elsewhere(committed(commits, 100 + commits)))
+        history.emit(node, elsewhere(committed(commits, 100 + commits)))
     for offset, status, name in log:
         shown = random.randrange(6) if slip() else status
-        history.note("final", state(offset, shown, name=name))
+        history.emit("final", state(offset, shown, name=name))
     for number in range(1, commits + 1):
-        history.note("final", elsewhere(logged(number, 100 + number)))
+        history.emit("final", elsewhere(logged(number, 100 + number)))

@@ -2,17 +2,17 @@
 
 from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import RaftRoleChanged
-from kraftsim.events.runs import FaultFired
-from tests.analysis.happenings import cut, flushed, left, loaded, stored
+from kraftsim.events.runs import FaultInjected
+from tests.analysis.event_factories import flushed, left, loaded, stored, truncated_to
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 STAYS = "durable-metadata-stays"
 TAKEN_UP = "quorum-state-taken-up"
 
 
-def damaged(target: str, fault: str = "bit-rot") -> FaultFired:
+def damaged(target: str, fault: str = "bit-rot") -> FaultInjected:
     """A fault is injected into a host."""
-    return FaultFired(fault=fault, target=target, trigger="")
+    return FaultInjected(fault=fault, target=target, trigger="")
 
 
 def started(leader_epoch: int, leader_id: int = -1, voted_id: int = -1) -> RaftRoleChanged:
@@ -24,19 +24,19 @@ DURABLE_METADATA_ROWS: list[Row] = [
     ("back with all of it", STAYS, [*on("a", flushed(3), flushed(5)), ("a", 2, flushed(5)), ("a", 2, flushed(6)), ("a", 3, flushed(7))], OK, 2),
     ("back with less", STAYS, [*on("a", flushed(3), flushed(5)), ("a", 2, flushed(4))], VIOLATED, 1, ("a.2.0",), (("a.1.1", "a.2.0"),)),
     ("an observer is back with less", STAYS, [*on("a", flushed(5, is_voter=False)), ("a", 2, flushed(4))], VIOLATED, 1, ("a.2.0",), ()),
-    ("truncated, and back", STAYS, [*on("a", flushed(9), cut(4), cut(6)), ("a", 2, flushed(4))], OK, 1),
+    ("truncated, and back", STAYS, [*on("a", flushed(9), truncated_to(4), truncated_to(6)), ("a", 2, flushed(4))], OK, 1),
     (
         "truncated, written again, and back with less",
         STAYS,
-        [*on("a", flushed(9), cut(4), flushed(8)), ("a", 2, flushed(4))],
+        [*on("a", flushed(9), truncated_to(4), flushed(8)), ("a", 2, flushed(4))],
         VIOLATED,
         1,
         ("a.2.0",),
         (),
     ),
-    ("less than what a truncation left", STAYS, [*on("a", flushed(9), cut(4)), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
+    ("less than what a truncation left", STAYS, [*on("a", flushed(9), truncated_to(4)), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
     ("back without the snapshot", STAYS, [*on("a", flushed(3), loaded(9)), ("a", 2, flushed(3))], VIOLATED, 1, ("a.2.0",), ()),
-    ("a truncation before anything is known", STAYS, [*on("a", cut(4), flushed(3)), ("a", 2, flushed(3))], OK, 1),
+    ("a truncation before anything is known", STAYS, [*on("a", truncated_to(4), flushed(3)), ("a", 2, flushed(3))], OK, 1),
     ("it discarded its log", STAYS, [*on("a", flushed(9)), ("a", 2, MetadataCopyForgotten()), ("a", 2, flushed(0)), ("a", 3, flushed(0))], OK, 2),
     ("another has less", STAYS, [*on("a", flushed(9)), ("b", 2, flushed(3)), ("b", 3, flushed(3))], OK, 1),
     ("its disk is corrupt", STAYS, [*on("a", flushed(9)), *on("harness", damaged("a")), ("a", 2, flushed(3)), ("a", 3, flushed(2))], VACUOUS, 0),
@@ -53,7 +53,7 @@ DURABLE_METADATA_ROWS: list[Row] = [
     ("rotted later", STAYS, [*on("a", flushed(9)), ("a", 2, flushed(3)), *on("harness", damaged("a"))], VIOLATED, 1, ("a.2.0",), ()),
     ("all of it on the disk", STAYS, [*on("a", flushed(9)), *on("final", left(12))], OK, 1),
     ("a hole on the disk", STAYS, [*on("a", flushed(9)), *on("final", left(7))], VIOLATED, 1, ("final.1.0",), (("a.1.0", "final.1.0"),)),
-    ("as much on the disk as a truncation left", STAYS, [*on("a", flushed(9), cut(7)), *on("final", left(7))], OK, 1),
+    ("as much on the disk as a truncation left", STAYS, [*on("a", flushed(9), truncated_to(7)), *on("final", left(7))], OK, 1),
     ("the disk of a node without events", STAYS, [*on("b", flushed(9)), *on("final", left(7))], VACUOUS, 0),
     ("a corrupt disk", STAYS, [*on("a", flushed(9)), *on("harness", damaged("a")), *on("final", left(7))], VACUOUS, 0),
     # --- epoch, leader and vote

@@ -6,20 +6,20 @@ from random import Random
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected, MetadataCommitted
 from kraftsim.events.raft import (
+    CheckQuorumFailed,
     ElectionLost,
     ElectionOpened,
-    HighWatermarkTold,
+    HighWatermarkReported,
     LaterEpochAnswered,
-    LeaderUnheard,
     QuorumTimersSet,
     RaftRoleChanged,
 )
-from kraftsim.events.runs import FaultFired
+from kraftsim.events.runs import FaultInjected
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.connection_cases import begun
-from tests.analysis.happenings import loaded, stored, voted
+from tests.analysis.event_factories import loaded, stored, voted
 from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Noted, on
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, LoggedEvent, on
 
 MAJORITY = "leaders-have-a-majority"
 UNHEARD = "leaders-give-up-unheard"
@@ -32,7 +32,7 @@ MS = 10
 """Time between two consecutive events of a row about times."""
 NS_PER_MS = 1_000_000
 LAST = tuple[str, ...]
-Row = tuple[str, str, list[Noted], Outcome, int, LAST, tuple[LAST, ...], int]
+Row = tuple[str, str, list[LoggedEvent], Outcome, int, LAST, tuple[LAST, ...], int]
 
 
 def won(leader_epoch: int, leader_id: int, voter_count: int = 3) -> ControllerElected:
@@ -40,9 +40,9 @@ def won(leader_epoch: int, leader_id: int, voter_count: int = 3) -> ControllerEl
     return ControllerElected(leader_epoch=leader_epoch, epoch_start_offset=0, leader_id=leader_id, voter_count=voter_count)
 
 
-def resigned(heard_count: int, voter_count: int, *, kraft_version: int = 0) -> LeaderUnheard:
+def resigned(reachable_count: int, voter_count: int, *, kraft_version: int = 0) -> CheckQuorumFailed:
     """A leader resigns."""
-    return LeaderUnheard(leader_epoch=2, heard_count=heard_count, voter_count=voter_count, kraft_version=kraft_version)
+    return CheckQuorumFailed(leader_epoch=2, reachable_count=reachable_count, voter_count=voter_count, kraft_version=kraft_version)
 
 
 def later(error_code: int) -> LaterEpochAnswered:
@@ -50,9 +50,9 @@ def later(error_code: int) -> LaterEpochAnswered:
     return LaterEpochAnswered(asked_node_id=102, asked_epoch=3, leader_epoch=4, error_code=error_code)
 
 
-def reported(leader_epoch: int, high_watermark: int) -> HighWatermarkTold:
+def reported(leader_epoch: int, high_watermark: int) -> HighWatermarkReported:
     """A leader returns its high watermark."""
-    return HighWatermarkTold(leader_epoch=leader_epoch, high_watermark=high_watermark)
+    return HighWatermarkReported(leader_epoch=leader_epoch, high_watermark=high_watermark)
 
 
 def leads_to(high_watermark: int) -> MetadataCommitted:
@@ -80,12 +80,12 @@ def lost(leader_epoch: int, defeats: int, pause_ms: int = 100) -> ElectionLost:
     return ElectionLost(leader_epoch=leader_epoch, defeats=defeats, pause_ms=pause_ms)
 
 
-def fired(fault: str) -> FaultFired:
+def fired(fault: str) -> FaultInjected:
     """A fault is injected."""
-    return FaultFired(fault=fault, target="a", trigger="")
+    return FaultInjected(fault=fault, target="a", trigger="")
 
 
-def row(name: str, invariant: str, events: list[Noted], outcome: Outcome, examined: int, *keys: str, between_ms: int = 0) -> Row:
+def row(name: str, invariant: str, events: list[LoggedEvent], outcome: Outcome, examined: int, *keys: str, between_ms: int = 0) -> Row:
     return (name, invariant, events, outcome, examined, keys, (), between_ms)
 
 
@@ -217,31 +217,31 @@ ELECTION_ROWS: list[Row] = [
 ]
 
 
-def note_elections(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_election_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let two voters start, lose and win elections and back off, and leaders resign, mostly correctly."""
-    history.note("harness", fired("pause" if slip() else "partition"))
+    history.emit("harness", fired("pause" if slip() else "partition"))
     for node, has_pre_vote in (("voter-1", False), ("voter-2", True)):
-        history.note(node, timers(has_pre_vote=has_pre_vote, election_ms=20, backoff_ms=30))
-        history.note(node, role("Follower", 50))
+        history.emit(node, timers(has_pre_vote=has_pre_vote, election_ms=20, backoff_ms=30))
+        history.emit(node, role("Follower", 50))
         defeats = 0
         for leader_epoch in range(51, random.randrange(53, 57)):
             if has_pre_vote != slip():
-                history.note(node, role("Prospective", leader_epoch - 1))
+                history.emit(node, role("Prospective", leader_epoch - 1))
                 defeats = 0
             timeout_ms, pause_ms = random.randrange(20, 40), random.randrange(30)
             for event in becomes_candidate(leader_epoch, timeout_ms):
-                history.note(node, event)
+                history.emit(node, event)
             defeats += not slip()
             late_ms = 2 if slip() else 0
-            history.note(node, lost(leader_epoch, defeats, pause_ms), after_ns=(timeout_ms + late_ms) * NS_PER_MS)
-            history.note("harness", later(0 if slip() else 74), after_ns=(pause_ms + (2 if slip() else 0)) * NS_PER_MS)
+            history.emit(node, lost(leader_epoch, defeats, pause_ms), after_ns=(timeout_ms + late_ms) * NS_PER_MS)
+            history.emit("harness", later(0 if slip() else 74), after_ns=(pause_ms + (2 if slip() else 0)) * NS_PER_MS)
     for leader_epoch, high_watermark in ((-3, 10), (-2, 20), (-1, 30)):  # before all epochs in which something is committed
         for other in ("voter-2", "voter-3"):
             if not slip():
-                history.note(other, stored(leader_epoch, 1))
-                history.note(other, voted(leader_epoch, 1))
-        history.note("voter-1", won(leader_epoch, 1))
+                history.emit(other, stored(leader_epoch, 1))
+                history.emit(other, voted(leader_epoch, 1))
+        history.emit("voter-1", won(leader_epoch, 1))
         for more in range(3):
-            history.note("voter-1", reported(leader_epoch, high_watermark + more - (15 if slip() else 0)))
-            history.note("voter-1", leads_to(high_watermark + more - slip()))
-        history.note("voter-1", resigned(2 if slip() else 1, 3))
+            history.emit("voter-1", reported(leader_epoch, high_watermark + more - (15 if slip() else 0)))
+            history.emit("voter-1", leads_to(high_watermark + more - slip()))
+        history.emit("voter-1", resigned(2 if slip() else 1, 3))

@@ -21,7 +21,7 @@ class History:
         self._next_n: Counter[tuple[str, int]] = Counter()
         self._now_ns = 0
 
-    def note(self, node: str, event: Event, *, incarnation: int = 1, after_ns: int = STEP_NS) -> str:
+    def emit(self, node: str, event: Event, *, incarnation: int = 1, after_ns: int = STEP_NS) -> str:
         """Add an event and return its id."""
         self._now_ns += after_ns
         n = self._next_n[node, incarnation]
@@ -44,7 +44,7 @@ class History:
         for name, content in lines.items():
             (run / "events" / name).write_bytes(b"".join(content))
 
-    def watched(self, must_exercise: tuple[str, ...] = ()) -> dict[str, Verdict]:
+    def check_results(self, must_exercise: tuple[str, ...] = ()) -> dict[str, Verdict]:
         """Return the results of the online checks, by invariant."""
         oracle = Oracle(must_exercise)
         for envelope, event in self.events:

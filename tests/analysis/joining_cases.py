@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import IsrChangeAsked
-from tests.analysis.happenings import appended
+from tests.analysis.event_factories import appended
 from tests.analysis.history import History
-from tests.analysis.replica_cases import OK, ONE, THREE, TWO, VACUOUS, VIOLATED, Row, agreed, copied, follows, leads, on, truncated
+from tests.analysis.replica_cases import OK, ONE, THREE, TWO, VACUOUS, VIOLATED, Row, agreed, follows, leads, on, replicated, truncated
 
 JOINS = "replicas-join-beyond-epoch-start"
 
@@ -22,14 +22,14 @@ JOINING_ROWS: list[Row] = [
     (
         "it has the log of the leader at the start of its epoch",
         JOINS,
-        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
         OK,
         1,
     ),
     (
         "it lacks a part of that",
         JOINS,
-        [*on(TWO, copied(0, 3)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        [*on(TWO, replicated(0, 3)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
         VIOLATED,
         1,
         ("broker-1.1.2/broker-2",),
@@ -39,7 +39,7 @@ JOINING_ROWS: list[Row] = [
         "two that join, one of which truncated its log",
         JOINS,
         [
-            *on(TWO, copied(0, 4), truncated(4)),
+            *on(TWO, replicated(0, 4), truncated(4)),
             *on(THREE, follows(1, 1, 5)),
             *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2,3", epoch=1)),
         ],
@@ -51,7 +51,7 @@ JOINING_ROWS: list[Row] = [
     (
         "appends of this epoch may be missing",
         JOINS,
-        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1))],
+        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1))],
         OK,
         1,
     ),
@@ -88,7 +88,7 @@ JOINING_ROWS: list[Row] = [
     (
         "another epoch of the same leader started at a higher offset",
         JOINS,
-        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), leads(2, 9), agreed("1", epoch=2), asks("1,2", epoch=2))],
+        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), leads(2, 9), agreed("1", epoch=2), asks("1,2", epoch=2))],
         VIOLATED,
         1,
         ("broker-1.1.4/broker-2",),
@@ -97,7 +97,7 @@ JOINING_ROWS: list[Row] = [
     (
         "it lost data in a power loss, and reported less",
         JOINS,
-        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1)), (TWO, 2, follows(1, 1, 2)), *on(ONE, asks("1,2", epoch=1))],
+        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1)), (TWO, 2, follows(1, 1, 2)), *on(ONE, asks("1,2", epoch=1))],
         OK,
         1,
     ),
@@ -112,32 +112,32 @@ JOINING_ROWS: list[Row] = [
 ]
 
 
-def note_joins(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_join_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let one of three replicas leave and rejoin the ISR under changing leaders, in its own topic."""
 
-    def note(node: str, event: Event) -> None:
-        history.note(node, replace(event, topic="j"))
+    def emit(node: str, event: Event) -> None:
+        history.emit(node, replace(event, topic="j"))
 
     nodes = (ONE, TWO, THREE)
     end_offset = 0
     for epoch in range(random.randrange(1, 6)):
         leader = random.choice(nodes)
         number = nodes.index(leader) + 1
-        note(leader, leads(epoch, end_offset))
-        note(leader, agreed(str(number), epoch=epoch))
+        emit(leader, leads(epoch, end_offset))
+        emit(leader, agreed(str(number), epoch=epoch))
         for node in nodes:
             if node == leader:
-                note(node, copied(end_offset, end_offset + 2, epoch=epoch))
+                emit(node, replicated(end_offset, end_offset + 2, epoch=epoch))
                 continue
-            note(node, follows(number, epoch))
-            note(node, truncated(max(0, end_offset - (2 if slip() else 0)), epoch=epoch))
+            emit(node, follows(number, epoch))
+            emit(node, truncated(max(0, end_offset - (2 if slip() else 0)), epoch=epoch))
         if slip():
-            note(random.choice(nodes), follows(2, epoch + 1))
+            emit(random.choice(nodes), follows(2, epoch + 1))
         for node in nodes:
             if node != leader:
-                note(leader, asks(f"{number},{nodes.index(node) + 1}", epoch=epoch))
-                note(leader, agreed(f"{number},{nodes.index(node) + 1}" if slip() else str(number), epoch=epoch))
+                emit(leader, asks(f"{number},{nodes.index(node) + 1}", epoch=epoch))
+                emit(leader, agreed(f"{number},{nodes.index(node) + 1}" if slip() else str(number), epoch=epoch))
         end_offset += 3
         for node in nodes:
             if node != leader:
-                note(node, copied(end_offset - 3, end_offset - 1, epoch=epoch))
+                emit(node, replicated(end_offset - 3, end_offset - 1, epoch=epoch))

@@ -5,7 +5,7 @@ from random import Random
 
 from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.raft import MetadataReplicated, VotersChanged
-from tests.analysis.happenings import committed, cut, flushed, holds, loaded, written
+from tests.analysis.event_factories import committed, flushed, holds, loaded, truncated_to, written
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
@@ -22,7 +22,7 @@ def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
     return MetadataAppended(leader_epoch=1, first_offset=first_offset, last_offset=last_offset, record_kinds="")
 
 
-def copied(first_offset: int, last_offset: int) -> MetadataReplicated:
+def replicated(first_offset: int, last_offset: int) -> MetadataReplicated:
     """A follower replicates records."""
     return MetadataReplicated(leader_epoch=1, first_offset=first_offset, last_offset=last_offset)
 
@@ -37,24 +37,24 @@ def uses_voters(offset: int) -> VotersChanged:
     return VotersChanged(offset=offset, voters="101,102", kraft_version=1)
 
 
-def note_voters(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_voter_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a leader change the voters, another controller replicate that, and both truncate it; mostly they use the voters of their logs."""
     for offset in range(900, 900 + random.randrange(1, 4)):
         for node, event in (("controller-6", other_voters), ("controller-7", replicated_one)):
-            history.note(node, event(offset))
+            history.emit(node, event(offset))
             if not slip():
-                history.note(node, uses_voters(offset))
-            history.note(node, written(1, offset))
+                history.emit(node, uses_voters(offset))
+            history.emit(node, written(1, offset))
     for node in ("controller-6", "controller-7"):
-        history.note(node, cut(offset))
+        history.emit(node, truncated_to(offset))
         if not slip():
-            history.note(node, uses_voters(offset - 1))
-        history.note(node, written(2, offset, previous_epoch=1))
+            history.emit(node, uses_voters(offset - 1))
+        history.emit(node, written(2, offset, previous_epoch=1))
 
 
 def replicated_one(offset: int) -> MetadataReplicated:
     """A follower replicates one record."""
-    return copied(offset, offset)
+    return replicated(offset, offset)
 
 
 METADATA_LOG_ROWS: list[Row] = [
@@ -63,29 +63,45 @@ METADATA_LOG_ROWS: list[Row] = [
     ("a gap", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 4)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("the same again", ONE_PIECE, on("a", written(1, 5), written(1, 5)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("another's log is another log", ONE_PIECE, [("a", written(1, 5)), ("b", written(1, 7)), ("a", 2, written(1, 2))], OK, 3),
-    ("truncated, and written on", ONE_PIECE, on("a", cut(9), written(1, 9), cut(7), written(2, 7)), OK, 4),
-    ("written beyond the truncation", ONE_PIECE, on("a", written(1, 9), cut(7), written(2, 8)), VIOLATED, 3, ("a.1.2",), (("a.1.1", "a.1.2"),)),
-    ("a truncation that removes nothing", ONE_PIECE, on("a", written(1, 9), cut(10)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
-    ("already truncated there", ONE_PIECE, on("a", cut(9), cut(9)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
-    ("behind a snapshot", ONE_PIECE, on("a", written(1, 9), loaded(30), written(2, 30), cut(30)), OK, 3),
+    ("truncated, and written on", ONE_PIECE, on("a", truncated_to(9), written(1, 9), truncated_to(7), written(2, 7)), OK, 4),
+    (
+        "written beyond the truncation",
+        ONE_PIECE,
+        on("a", written(1, 9), truncated_to(7), written(2, 8)),
+        VIOLATED,
+        3,
+        ("a.1.2",),
+        (("a.1.1", "a.1.2"),),
+    ),
+    ("a truncation that removes nothing", ONE_PIECE, on("a", written(1, 9), truncated_to(10)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("already truncated there", ONE_PIECE, on("a", truncated_to(9), truncated_to(9)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("behind a snapshot", ONE_PIECE, on("a", written(1, 9), loaded(30), written(2, 30), truncated_to(30)), OK, 3),
     ("not where the snapshot ends", ONE_PIECE, on("a", loaded(30), written(2, 31)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("a snapshot alone", ONE_PIECE, on("a", loaded(30)), VACUOUS, 0),
     # --- replicated records and their events
-    ("appended, replicated, durable", REPLICATED, on("a", flushed(3), appended_by_leader(3, 3), copied(4, 7), flushed(8), flushed(8)), OK, 5),
-    ("replicated twice", REPLICATED, on("a", copied(3, 5), copied(5, 6)), VIOLATED, 2, ("a.1.1",), (("a.1.1",),)),
-    ("not at the end of the log on disk", REPLICATED, on("a", flushed(3), copied(4, 5)), VIOLATED, 2, ("a.1.1",), ()),
+    ("appended, replicated, durable", REPLICATED, on("a", flushed(3), appended_by_leader(3, 3), replicated(4, 7), flushed(8), flushed(8)), OK, 5),
+    ("replicated twice", REPLICATED, on("a", replicated(3, 5), replicated(5, 6)), VIOLATED, 2, ("a.1.1",), (("a.1.1",),)),
+    ("not at the end of the log on disk", REPLICATED, on("a", flushed(3), replicated(4, 5)), VIOLATED, 2, ("a.1.1",), ()),
     ("durable without an append", REPLICATED, on("a", flushed(3), flushed(5), flushed(6)), VIOLATED, 3, ("a.1.1", "a.1.2"), ()),
-    ("truncated, and replicated again", REPLICATED, on("a", copied(3, 5), cut(4), copied(4, 4), flushed(5)), OK, 3),
-    ("replicated as if nothing had been truncated", REPLICATED, on("a", copied(3, 5), cut(4), copied(6, 6)), VIOLATED, 2, ("a.1.2",), ()),
-    ("behind a snapshot, too", REPLICATED, on("a", copied(3, 5), loaded(9), copied(9, 9), flushed(10)), OK, 3),
+    ("truncated, and replicated again", REPLICATED, on("a", replicated(3, 5), truncated_to(4), replicated(4, 4), flushed(5)), OK, 3),
+    (
+        "replicated as if nothing had been truncated",
+        REPLICATED,
+        on("a", replicated(3, 5), truncated_to(4), replicated(6, 6)),
+        VIOLATED,
+        2,
+        ("a.1.2",),
+        (),
+    ),
+    ("behind a snapshot, too", REPLICATED, on("a", replicated(3, 5), loaded(9), replicated(9, 9), flushed(10)), OK, 3),
     (
         "an observer needs no events",
         REPLICATED,
-        on("a", copied(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), copied(11, 12)),
+        on("a", replicated(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), replicated(11, 12)),
         OK,
         2,
     ),
-    ("a process restarts", REPLICATED, [("a", copied(3, 5)), ("a", 2, flushed(5)), ("a", 2, copied(5, 6))], OK, 3),
+    ("a process restarts", REPLICATED, [("a", replicated(3, 5)), ("a", 2, flushed(5)), ("a", 2, replicated(5, 6))], OK, 3),
     ("no voters", REPLICATED, on("a", flushed(9, is_voter=False), flushed(11, is_voter=False)), VACUOUS, 0),
     # --- the log of an elected leader
     ("consecutive epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 3, 5, 9), holds(6, 1, 0, 5), holds(6, 3, 5, 8)), OK, 4),
@@ -126,13 +142,21 @@ METADATA_LOG_ROWS: list[Row] = [
     ("another record of another epoch", COUNT, [*on("a", other_voters(4), uses_voters(4), written(1, 4)), *on("b", written(2, 4))], OK, 1),
     ("voters that do not change", COUNT, on("a", appended_by_leader(4, 4), written(1, 4)), VACUOUS, 0),
     # --- truncated voter sets
-    ("back to those before", NO_MORE, on("a", uses_voters(4), cut(4), uses_voters(-1), written(2, 4)), OK, 1),
-    ("they are still used", NO_MORE, on("a", uses_voters(4), cut(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), (("a.1.1", "a.1.2"),)),
-    ("they are still used, and reported again", NO_MORE, on("a", uses_voters(4), cut(4), uses_voters(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), ()),
+    ("back to those before", NO_MORE, on("a", uses_voters(4), truncated_to(4), uses_voters(-1), written(2, 4)), OK, 1),
+    ("they are still used", NO_MORE, on("a", uses_voters(4), truncated_to(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), (("a.1.1", "a.1.2"),)),
+    (
+        "they are still used, and reported again",
+        NO_MORE,
+        on("a", uses_voters(4), truncated_to(4), uses_voters(4), written(2, 4)),
+        VIOLATED,
+        1,
+        ("a.1.1",),
+        (),
+    ),
     (
         "the earlier ones were truncated too",
         NO_MORE,
-        on("a", uses_voters(2), uses_voters(4), cut(2), uses_voters(2), written(2, 2)),
+        on("a", uses_voters(2), uses_voters(4), truncated_to(2), uses_voters(2), written(2, 2)),
         VIOLATED,
         1,
         ("a.1.2",),
@@ -141,16 +165,16 @@ METADATA_LOG_ROWS: list[Row] = [
     (
         "truncated twice",
         NO_MORE,
-        on("a", uses_voters(4), cut(4), cut(3), uses_voters(3), written(2, 3)),
+        on("a", uses_voters(4), truncated_to(4), truncated_to(3), uses_voters(3), written(2, 3)),
         VIOLATED,
         2,
         ("a.1.2",),
         (("a.1.2", "a.1.4"),),
     ),
-    ("a truncation above them", NO_MORE, on("a", uses_voters(4), cut(5), written(2, 5)), VACUOUS, 0),
-    ("those of another", NO_MORE, [*on("b", uses_voters(4)), *on("a", cut(4), written(2, 4))], VACUOUS, 0),
-    ("those of an earlier incarnation", NO_MORE, [*on("a", uses_voters(4)), ("a", 2, cut(4)), ("a", 2, written(2, 4))], VACUOUS, 0),
-    ("nothing is written any more", NO_MORE, [*on("a", uses_voters(4), cut(4)), ("a", 2, written(2, 4))], OK, 1),
+    ("a truncation above them", NO_MORE, on("a", uses_voters(4), truncated_to(5), written(2, 5)), VACUOUS, 0),
+    ("those of another", NO_MORE, [*on("b", uses_voters(4)), *on("a", truncated_to(4), written(2, 4))], VACUOUS, 0),
+    ("those of an earlier incarnation", NO_MORE, [*on("a", uses_voters(4)), ("a", 2, truncated_to(4)), ("a", 2, written(2, 4))], VACUOUS, 0),
+    ("nothing is written any more", NO_MORE, [*on("a", uses_voters(4), truncated_to(4)), ("a", 2, written(2, 4))], OK, 1),
     # --- high watermarks and snapshots
     ("beyond a snapshot", GROWS, on("a", committed(1, 5), loaded(9), committed(1, 10)), OK, 2),
     ("the end of a snapshot is not an advance", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),

@@ -10,14 +10,14 @@ from kraftsim.events.nodes import NodeStarted
 from kraftsim.events.producer_ids import InitProducerIdRefused
 from kraftsim.events.runs import OnlyRetriableErrorsExpected
 from kraftsim.events.transactional_clients import TransactionErred
-from tests.analysis.happenings import acknowledged, committed, flushed, given_by_quorum, returned, said
+from tests.analysis.event_factories import acknowledged, allocated_by_quorum, committed, flushed, returned, said
 from tests.analysis.history import History
-from tests.analysis.metadata_log_cases import copied
+from tests.analysis.metadata_log_cases import replicated
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 MIRRORS = "zookeeper-mirrors-log"
 PASSING = "only-retriable-errors"
-EXPECTED = OnlyRetriableErrorsExpected(story="s")
+EXPECTED = OnlyRetriableErrorsExpected(scenario="s")
 TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
 
 
@@ -97,30 +97,30 @@ MIGRATION_ROWS: list[Row] = [
 ]
 
 
-def note_migration(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_migration_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a controller allocate blocks, and compare its log with ZooKeeper, mostly equal."""
     first_id = 1_000_000
     for step in range(random.randrange(1, 5)):
         last_id = first_id + 10
         for voter in ("controller-8", "controller-9"):
-            history.note(voter, copied(first_id + 1, last_id))
+            history.emit(voter, replicated(first_id + 1, last_id))
             if not slip():
-                history.note(voter, flushed(last_id + 1))
+                history.emit(voter, flushed(last_id + 1))
         if not slip():
-            history.note("controller-9", committed(99, last_id + 1))
-        history.note("controller-9", given_by_quorum(first_id, last_id))
-        history.note("harness", compared(step, "topic t" if slip() else "", controller="controller-9"))
+            history.emit("controller-9", committed(99, last_id + 1))
+        history.emit("controller-9", allocated_by_quorum(first_id, last_id))
+        history.emit("harness", compared(step, "topic t" if slip() else "", controller="controller-9"))
         first_id = last_id
-    note_errors(history, random, slip)
+    add_error_events(history, random, slip)
 
 
-def note_errors(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_error_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let brokers of some releases refuse, and clients fail, mostly with retriable errors."""
     if not slip():
-        history.note("harness", EXPECTED)
+        history.emit("harness", EXPECTED)
     for incarnation in (1, 2):
         if not slip():
-            history.note("broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation)
+            history.emit("broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation)
         for _ in range(random.randrange(1, 4)):
             event: Event = random.choice((refused, failed, erred))(random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING)
-            history.note("broker-8", event, incarnation=incarnation)
+            history.emit("broker-8", event, incarnation=incarnation)

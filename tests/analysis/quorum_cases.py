@@ -2,17 +2,17 @@
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.happenings import (
+from tests.analysis.event_factories import (
     allocated,
+    allocated_by_quorum,
     committed,
-    cut,
     elected,
     flushed,
-    given_by_quorum,
     holds,
     loaded,
     said,
     stored,
+    truncated_to,
     voted,
     written,
     wrote_snapshot,
@@ -30,16 +30,18 @@ STORED = "vote-stored-before-told"
 COMMITTED_ONLY = "snapshot-of-committed-only"
 GIVEN = "producer-id-block-given-when-committed"
 
-Noted = tuple[str, Event] | tuple[str, int, Event]
-Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
+Row = (
+    tuple[str, str, list[LoggedEvent], Outcome, int] | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+)
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 
-def on(node: str, *events: Event) -> list[Noted]:
+def on(node: str, *events: Event) -> list[LoggedEvent]:
     return [(node, event) for event in events]
 
 
-def durable(end_offset: int, *nodes: str) -> list[Noted]:
+def durable(end_offset: int, *nodes: str) -> list[LoggedEvent]:
     return [(node, flushed(end_offset)) for node in nodes]
 
 
@@ -74,16 +76,16 @@ QUORUM_ROWS: list[Row] = [
     (
         "blocks below the high watermark",
         GIVEN,
-        on("a", committed(1, 1001), given_by_quorum(0, 1000), committed(1, 2001), given_by_quorum(1000, 2000)),
+        on("a", committed(1, 1001), allocated_by_quorum(0, 1000), committed(1, 2001), allocated_by_quorum(1000, 2000)),
         OK,
         2,
     ),
-    ("a block at the high watermark", GIVEN, on("a", committed(1, 1000), given_by_quorum(0, 1000)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
-    ("committed right after the response", GIVEN, on("a", given_by_quorum(0, 1000), committed(1, 1001)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
+    ("a block at the high watermark", GIVEN, on("a", committed(1, 1000), allocated_by_quorum(0, 1000)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("committed right after the response", GIVEN, on("a", allocated_by_quorum(0, 1000), committed(1, 1001)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
     (
         "known to another, and in an earlier incarnation",
         GIVEN,
-        [*on("b", committed(1, 2000)), *on("a", committed(1, 2000)), ("a", 2, given_by_quorum(0, 1000))],
+        [*on("b", committed(1, 2000)), *on("a", committed(1, 2000)), ("a", 2, allocated_by_quorum(0, 1000))],
         VIOLATED,
         1,
         ("a.2.0",),
@@ -197,12 +199,26 @@ QUORUM_ROWS: list[Row] = [
         1,
     ),
     ("an observer's snapshot does not count", FLUSHED, [*durable(5, "a"), ("x", loaded(9)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
-    ("a truncated record does not count", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("a", committed(1, 5))], VIOLATED, 1, ("a.1.1",), ()),
-    ("truncated and written again", FLUSHED, [*durable(5, "a", "b"), ("b", cut(3)), ("b", cut(4)), *durable(5, "b"), ("a", committed(1, 5))], OK, 1),
+    (
+        "a truncated record does not count",
+        FLUSHED,
+        [*durable(5, "a", "b"), ("b", truncated_to(3)), ("a", committed(1, 5))],
+        VIOLATED,
+        1,
+        ("a.1.1",),
+        (),
+    ),
+    (
+        "truncated and written again",
+        FLUSHED,
+        [*durable(5, "a", "b"), ("b", truncated_to(3)), ("b", truncated_to(4)), *durable(5, "b"), ("a", committed(1, 5))],
+        OK,
+        1,
+    ),
     (
         "truncated twice, higher the second time",
         FLUSHED,
-        [*durable(9, "a", "b"), ("b", cut(3)), ("b", cut(7)), ("a", committed(1, 5))],
+        [*durable(9, "a", "b"), ("b", truncated_to(3)), ("b", truncated_to(7)), ("a", committed(1, 5))],
         VIOLATED,
         1,
         ("a.1.1",),
@@ -212,12 +228,12 @@ QUORUM_ROWS: list[Row] = [
     ("the disk outlives the process", FLUSHED, [*durable(5, "a", "b"), ("a", 2, committed(2, 5))], OK, 1),
     ("followers do not count", FLUSHED, on("b", committed(1, 5, is_leader=False)), VACUOUS, 0),
     # --- truncations
-    ("truncated at the high watermark", UNCUT, on("a", committed(1, 5), cut(5), cut(7), loaded(5)), OK, 3),
-    ("truncated below it", UNCUT, on("a", committed(1, 5), cut(4)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
-    ("truncated below the high watermark before a restart", UNCUT, [("a", committed(1, 5)), ("a", 2, cut(4))], VIOLATED, 1, ("a.2.0",), ()),
+    ("truncated at the high watermark", UNCUT, on("a", committed(1, 5), truncated_to(5), truncated_to(7), loaded(5)), OK, 3),
+    ("truncated below it", UNCUT, on("a", committed(1, 5), truncated_to(4)), VIOLATED, 1, ("a.1.1",), (("a.1.1",),)),
+    ("truncated below the high watermark before a restart", UNCUT, [("a", committed(1, 5)), ("a", 2, truncated_to(4))], VIOLATED, 1, ("a.2.0",), ()),
     ("an older snapshot", UNCUT, on("a", committed(1, 5), loaded(4)), VIOLATED, 1, ("a.1.1",), ()),
     ("an older snapshot after a restart, because of a loss", UNCUT, [("a", committed(1, 5)), ("a", 2, loaded(4))], OK, 1),
-    ("others know more", UNCUT, [("a", committed(1, 5)), ("b", cut(1))], OK, 1),
+    ("others know more", UNCUT, [("a", committed(1, 5)), ("b", truncated_to(1))], OK, 1),
     ("no truncation", UNCUT, on("a", committed(1, 5)), VACUOUS, 0),
     # --- snapshots
     ("snapshot and log agree", SNAPSHOT, on("final", said(0, 5, "x"), said(0, 9, "y"), said(5, 5, "x"), said(5, 9, "y")), OK, 2),

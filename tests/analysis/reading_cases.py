@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kraftsim.events.clients import RecordRead
 from kraftsim.events.event import Event
-from tests.analysis.happenings import appended
+from tests.analysis.event_factories import appended
 from tests.analysis.history import History
 from tests.analysis.replica_cases import OK, ONE, TWO, VACUOUS, VIOLATED, Row, follows, moved, on, uncleanly
 
@@ -85,17 +85,17 @@ READING_ROWS: list[Row] = [
 ]
 
 
-def note_reads(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_read_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a consumer read committed records, and sometimes uncommitted ones, in its own topic."""
 
-    def note(node: str, event: Event) -> None:
-        history.note(node, replace(event, topic="read"))  # type: ignore[type-var]
+    def emit(node: str, event: Event) -> None:
+        history.emit(node, replace(event, topic="read"))  # type: ignore[type-var]
 
     if slip():
-        note("c", placed("1"))
-    note(TWO, follows(1, 0))
+        emit("c", placed("1"))
+    emit(TWO, follows(1, 0))
     high_watermark = 0
     for _ in range(random.randrange(1, 12)):
         high_watermark += random.randrange(1, 4)
-        note(random.choice((ONE, TWO)), moved(max(0, high_watermark - (2 if slip() else 0)), is_leader=not slip()))
-        note("x", reads(random.randrange(high_watermark) + (3 if slip() else 0)))
+        emit(random.choice((ONE, TWO)), moved(max(0, high_watermark - (2 if slip() else 0)), is_leader=not slip()))
+        emit("x", reads(random.randrange(high_watermark) + (3 if slip() else 0)))

@@ -19,7 +19,7 @@ from kraftsim.events.partitions import (
     ReplicaInSync,
 )
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.happenings import NO_PRODUCER, acknowledged, appended, final_batch, final_log, final_record
+from tests.analysis.event_factories import NO_PRODUCER, acknowledged, appended, final_batch, final_log, final_record
 from tests.analysis.history import History
 
 ONE_APPEND = "one-append-per-sequence"
@@ -34,18 +34,20 @@ IN_FINAL_LOG = "acknowledged-records-in-final-log"
 EQUAL = "replicas-equal"
 APPENDED_ONLY = "producer-snapshot-of-appended-only"
 
-Noted = tuple[str, Event] | tuple[str, int, Event]
-Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
+Row = (
+    tuple[str, str, list[LoggedEvent], Outcome, int] | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+)
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 A = (7, 0, 0)
 ONE, TWO, THREE = "broker-1", "broker-2", "broker-3"
 
 
-def on(node: str, *events: Event) -> list[Noted]:
+def on(node: str, *events: Event) -> list[LoggedEvent]:
     return [(node, event) for event in events]
 
 
-def copied(first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, epoch: int = 0, crc: int | None = None) -> Event:
+def replicated(first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, epoch: int = 0, crc: int | None = None) -> Event:
     producer_id, producer_epoch, base_sequence = producer
     return BatchReplicated(
         topic="t",
@@ -103,7 +105,7 @@ def agreed(isr: str, *, epoch: int = 0) -> Event:
     return IsrChanged(topic="t", partition=0, leader_epoch=epoch, partition_epoch=0, isr=isr)
 
 
-def in_sync(*brokers: str) -> list[Noted]:
+def in_sync(*brokers: str) -> list[LoggedEvent]:
     return on("harness", *(ReplicaInSync(topic="t", partition=0, broker=broker) for broker in brokers))
 
 
@@ -115,12 +117,12 @@ def log_of(broker: str, next_offset: int, *, log_start_offset: int = 0, record_c
 
 REPLICA_ROWS: list[Row] = [
     # --- one append per sequence, in each replica's log
-    ("replicated batches are not a second append", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A))], OK, 1),
+    ("replicated batches are not a second append", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, replicated(0, 4, A))], OK, 1),
     ("a deposed leader appends what its successor has", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, appended(3, 7, A))], OK, 2),
     (
         "appended by a leader that had replicated it",
         ONE_APPEND,
-        [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A), appended(5, 9, A))],
+        [*on(ONE, appended(0, 4, A)), *on(TWO, replicated(0, 4, A), appended(5, 9, A))],
         VIOLATED,
         2,
         ("t/0/7/0/0",),
@@ -129,13 +131,19 @@ REPLICA_ROWS: list[Row] = [
     (
         "replicated twice, though no single leader appended it twice",
         ONE_APPEND,
-        [*on(ONE, appended(0, 4, A)), *on(THREE, copied(0, 4, A)), *on(TWO, appended(5, 9, A)), *on(THREE, copied(5, 9, A))],
+        [*on(ONE, appended(0, 4, A)), *on(THREE, replicated(0, 4, A)), *on(TWO, appended(5, 9, A)), *on(THREE, replicated(5, 9, A))],
         VIOLATED,
         2,
         ("t/0/7/0/0",),
         (("broker-3.1.0", "broker-3.1.1"),),
     ),
-    ("truncated and replicated again at another offset", ONE_APPEND, on(TWO, appended(5, 9, A), truncated(5), copied(5, 5), copied(6, 10, A)), OK, 1),
+    (
+        "truncated and replicated again at another offset",
+        ONE_APPEND,
+        on(TWO, appended(5, 9, A), truncated(5), replicated(5, 5), replicated(6, 10, A)),
+        OK,
+        1,
+    ),
     (
         "truncated after it",
         ONE_APPEND,
@@ -146,12 +154,12 @@ REPLICA_ROWS: list[Row] = [
         (("broker-2.1.0", "broker-2.1.2"),),
     ),
     # --- log matching
-    ("replicated as appended", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, copied(0, 4))], OK, 3),
-    ("another epoch has another batch", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3, epoch=1, crc=9))], OK, 2),
+    ("replicated as appended", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, replicated(0, 4)), *on(THREE, replicated(0, 4))], OK, 3),
+    ("another epoch has another batch", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, replicated(0, 3, epoch=1, crc=9))], OK, 2),
     (
         "replicated with other bytes",
         MATCHING,
-        [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4, crc=9)), *on(THREE, copied(0, 4, crc=9))],
+        [*on(ONE, appended(0, 4)), *on(TWO, replicated(0, 4, crc=9)), *on(THREE, replicated(0, 4, crc=9))],
         VIOLATED,
         3,
         ("t/0/0/0",),
@@ -160,7 +168,7 @@ REPLICA_ROWS: list[Row] = [
     (
         "replicated shorter",
         MATCHING,
-        [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3))],
+        [*on(ONE, appended(0, 4)), *on(TWO, replicated(0, 3))],
         VIOLATED,
         2,
         ("t/0/0/0",),
@@ -232,14 +240,14 @@ REPLICA_ROWS: list[Row] = [
     (
         "all have it",
         REPLICATED,
-        [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
+        [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, replicated(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
         OK,
         1,
     ),
     (
         "one has not",
         REPLICATED,
-        [*on(ONE, agreed("1,2,3"), appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
+        [*on(ONE, agreed("1,2,3"), appended(0, 4)), *on(TWO, replicated(0, 4)), *on(THREE, follows(1, 0)), *on(ONE, moved(5))],
         VIOLATED,
         1,
         ("broker-1.1.2/broker-3",),
@@ -248,7 +256,7 @@ REPLICA_ROWS: list[Row] = [
     (
         "one had it and truncated it",
         REPLICATED,
-        [*on(ONE, agreed("2,1"), appended(0, 4)), *on(TWO, copied(0, 4), truncated(3)), *on(ONE, moved(5))],
+        [*on(ONE, agreed("2,1"), appended(0, 4)), *on(TWO, replicated(0, 4), truncated(3)), *on(ONE, moved(5))],
         VIOLATED,
         1,
         ("broker-1.1.2/broker-2",),
@@ -282,7 +290,7 @@ REPLICA_ROWS: list[Row] = [
         REPLICATED,
         [
             *on(ONE, agreed("1,2"), appended(0, 4)),
-            *on(TWO, copied(0, 4)),
+            *on(TWO, replicated(0, 4)),
             *on("c", uncleanly(1)),
             *on(TWO, truncated(0, epoch=1)),
             *on(ONE, moved(5)),
@@ -426,11 +434,11 @@ REPLICA_ROWS: list[Row] = [
 ]
 
 
-def note_replicas(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_replica_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let three brokers lead, append, replicate, change the ISR and truncate, mostly correctly, in their own topic."""
 
-    def note(node: str, event: Event) -> None:
-        history.note(node, replace(event, topic="r"))
+    def emit(node: str, event: Event) -> None:
+        history.emit(node, replace(event, topic="r"))
 
     nodes = (ONE, TWO, THREE)
     end_offset = high_watermark = 0
@@ -438,35 +446,35 @@ def note_replicas(history: History, random: Random, slip: Callable[[], bool]) ->
     for epoch in range(random.randrange(2, 5)):
         leader = random.choice(nodes)
         if slip():
-            note("controller-101", uncleanly(epoch))
+            emit("controller-101", uncleanly(epoch))
         end_offset = max(0, end_offset - (3 if slip() else 0))
-        note(leader, leads(epoch, end_offset))
+        emit(leader, leads(epoch, end_offset))
         if slip():
-            note(random.choice(nodes), leads(epoch, end_offset))
-        note(leader, agreed("1,2,3", epoch=epoch))
+            emit(random.choice(nodes), leads(epoch, end_offset))
+        emit(leader, agreed("1,2,3", epoch=epoch))
         for node in nodes:
             if node != leader:
-                note(node, follows(nodes.index(leader) + 1, epoch))
-                note(node, truncated(end_offset, high_watermark + (9 if slip() else 0), epoch=epoch))
+                emit(node, follows(nodes.index(leader) + 1, epoch))
+                emit(node, truncated(end_offset, high_watermark + (9 if slip() else 0), epoch=epoch))
         for _ in range(random.randrange(1, 5)):
             last_offset = end_offset + random.randrange(3)
             producer = (100, 0, random.randrange(end_offset + 1) if slip() else end_offset)
             for node in nodes:
                 if not slip():
-                    note(node, copied(end_offset, last_offset, producer, epoch=epoch, crc=random.randrange(9) if slip() else end_offset))
+                    emit(node, replicated(end_offset, last_offset, producer, epoch=epoch, crc=random.randrange(9) if slip() else end_offset))
                     logs[node] = [*(batch for batch in logs[node] if batch[1] < end_offset), (end_offset, last_offset)]
             end_offset = last_offset + 1
             high_watermark = max(0, high_watermark - 2) if slip() else end_offset
-            note(leader, moved(high_watermark, epoch=epoch))
-            note(leader, snapshot(end_offset, end_offset - (0 if slip() else 1)))
-            note(random.choice(nodes), moved(high_watermark, epoch=epoch, is_leader=False))
+            emit(leader, moved(high_watermark, epoch=epoch))
+            emit(leader, snapshot(end_offset, end_offset - (0 if slip() else 1)))
+            emit(random.choice(nodes), moved(high_watermark, epoch=epoch, is_leader=False))
     for node in nodes:
-        note("harness", ReplicaInSync(topic="r", partition=0, broker=node))
+        emit("harness", ReplicaInSync(topic="r", partition=0, broker=node))
     for node in nodes:
-        note("final", log_of(node, end_offset, record_count=len(logs[node])))
+        emit("final", log_of(node, end_offset, record_count=len(logs[node])))
         for first_offset, last_offset in logs[node]:
-            note("final", final_batch(first_offset, last_offset + (1 if slip() else 0), broker=node))
+            emit("final", final_batch(first_offset, last_offset + (1 if slip() else 0), broker=node))
             if not slip():
-                note("final", final_record(first_offset, f"r{first_offset}", broker=node))
+                emit("final", final_record(first_offset, f"r{first_offset}", broker=node))
     if logs[ONE]:
-        note("client", acknowledged(logs[ONE][0][0], f"r{logs[ONE][0][0]}"))
+        emit("client", acknowledged(logs[ONE][0][0], f"r{logs[ONE][0][0]}"))

@@ -15,7 +15,7 @@ from kraftsim.analysis.ingest import NoEvents
 from kraftsim.analysis.run_facts import RunFacts, read_run_facts
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.happenings import acknowledged, allocated, final_log, received, returned
+from tests.analysis.event_factories import acknowledged, allocated, final_log, received, returned
 from tests.analysis.history import History
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
 
 def clean(run: Path) -> History:
     history = History()
-    history.note("controller", allocated(0, 1000))
-    history.note("broker", received(0, 1000))
-    history.note("broker", returned(0))
-    history.note("broker", returned(1))
+    history.emit("controller", allocated(0, 1000))
+    history.emit("broker", received(0, 1000))
+    history.emit("broker", returned(0))
+    history.emit("broker", returned(1))
     return history
 
 
@@ -70,7 +70,7 @@ def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(tmp_path: Path
 def test_a_violated_run_names_its_evidence_events_and_the_replay_command(tmp_path: Path, by_duckdb: "SparkSession") -> None:
     """Exit code 1, the worst result first."""
     history = clean(tmp_path)
-    history.note("broker-2", returned(1))
+    history.emit("broker-2", returned(1))
     history.write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
@@ -93,8 +93,8 @@ def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path, 
     """An incomplete history cannot prove that an invariant held."""
     history = clean(tmp_path)
     history.lose("broker")
-    history.note("broker", returned(1))
-    history.note("broker", received(5000, 6000))
+    history.emit("broker", returned(1))
+    history.emit("broker", received(5000, 6000))
     history.write(tmp_path)
     found = outcomes(analyze_run(tmp_path, spark=by_duckdb))
     assert (found["producer-id-unique"], found["producer-id-blocks-disjoint"], found["one-append-per-sequence"]) == (
@@ -107,7 +107,7 @@ def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path, 
 def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path, by_duckdb: "SparkSession") -> None:
     """Exit code 2, with the reason."""
     history = clean(tmp_path)
-    history.note("client", acknowledged(0, "x"))
+    history.emit("client", acknowledged(0, "x"))
     history.write(tmp_path)
     analysis = analyze_run(tmp_path, spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.UNKNOWN, 2)
@@ -137,11 +137,11 @@ def test_the_summary_has_at_most_forty_lines_and_escapes_names(tmp_path: Path, b
     """Clients choose topics and keys; their control characters must not reach a terminal."""
     history = History()
     for number in range(50):
-        history.note("client", acknowledged(number, f"key\n\x1b[31m{number}", topic="t\r"))
-    history.note("final", final_log(0, 0, topic="t\r"))
+        history.emit("client", acknowledged(number, f"key\n\x1b[31m{number}", topic="t\r"))
+    history.emit("final", final_log(0, 0, topic="t\r"))
     for number in [*range(10), *range(10)]:
-        history.note("broker", returned(number))
-        history.note("controller", allocated(0, 10))
+        history.emit("broker", returned(number))
+        history.emit("controller", allocated(0, 10))
     history.write(tmp_path)
     analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"), spark=by_duckdb)
     assert len(analysis.lines()) == SUMMARY_LINES_MAX
@@ -171,7 +171,7 @@ def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> No
 def test_analyze_gives_the_same_result_with_spark_and_duckdb(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """End to end, once, with the engine that users have."""
     history = clean(tmp_path)
-    history.note("broker-2", returned(1))
+    history.emit("broker-2", returned(1))
     history.write(tmp_path)
     found = analyze_run(described(tmp_path), spark=spark)
     from tests.analysis.oracle_by_duckdb import found_by_duckdb

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.campaign import spark as campaign_spark
-from kraftsim.campaign.errand import Terms
+from kraftsim.campaign.campaign_job import Terms
 from kraftsim.campaign.spark import sweep_on_spark
 from kraftsim.campaign.spark_child import events_of
 from kraftsim.campaign.sweep import sweep

@@ -44,7 +44,7 @@ def acknowledged(offset: int, topic: str = "t") -> RecordAcknowledged:
 def derived(tmp_path: Path, events: Sequence[tuple[str, Event]]) -> tuple[list[int | None], list[int]]:
     history = History()
     for node, event in events:
-        history.note(node, event)
+        history.emit(node, event)
     history.write(tmp_path)
     ingest_run(tmp_path)
     table = pq.read_table(tmp_path / "events.parquet", columns=["cause_position", "lamport"])

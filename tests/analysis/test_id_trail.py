@@ -103,7 +103,7 @@ def test_spark_finds_the_owner_of_each_producer_id_and_unowned_ids(tmp_path: Pat
     write_events(tmp_path, blocks, received=[0, 2000], ids=[0, 1, 2, 2000])
     found = audit(tmp_path, asked=(0, 1999, 2500, 3500), spark=spark)
     assert (found.extent.node, found.blocks, found.lost_ids) == ("controller-102", 4, 0)
-    assert [(each.broker_id, each.lives, each.blocks, each.ids) for each in found.owners] == [(1, 2, 2, 1500), (2, 1, 2, 2000)]
+    assert [(each.broker_id, each.incarnations, each.blocks, each.ids) for each in found.owners] == [(1, 2, 2, 1500), (2, 1, 2, 2000)]
     assert [(each.broker_id, each.broker_epoch, each.offset) for each in found.asked] == [(1, 7, 1), (2, 8, 2), (2, 8, 5), (None, None, None)]
     figures(blocks_in_the_log=len(blocks), blocks_read=sum(each.blocks for each in found.owners))
     assert found.compared == Compared(same=3, unanswered=1, lost=0, contradicted=1)
@@ -121,7 +121,7 @@ def test_ids_from_records_replaced_by_a_snapshot_have_no_owner(tmp_path: Path, s
     assert found.asked == (OwnerOfId(producer_id=1999), OwnerOfId(producer_id=2000, broker_id=1, broker_epoch=9, offset=3))
     assert [(kept.broker_id, kept.next_producer_id) for kept in found.snapshots] == [(-1, 2000), (-1, 2500)]
     figures(owner_behind_a_snapshot=found.asked[0].broker_id)
-    assert "  ids 0 to 1999: whose they are went with the log that a snapshot replaced" in found.lines()
+    assert "  ids 0 to 1999: owners unknown, a snapshot replaced their part of the log" in found.lines()
 
 
 @pytest.mark.interop

@@ -44,8 +44,8 @@ def test_events_are_sorted_by_time_then_node_then_line(tmp_path: Path) -> None:
     """The order must not depend on the number or the names of the files."""
     history = History()
     for node, after_ns in (("b", 5), ("a", 0), ("b", 0), ("a", 7), ("b", 1)):
-        history.note(node, NodeReady(), after_ns=after_ns)
-    history.note("a", NodeReady(), incarnation=2, after_ns=0)
+        history.emit(node, NodeReady(), after_ns=after_ns)
+    history.emit("a", NodeReady(), incarnation=2, after_ns=0)
     history.write(tmp_path)
     result = ingest_run(tmp_path)
     assert result.event_count == 6 and result.node_count == 2
@@ -64,7 +64,7 @@ def test_large_numbers_nulls_and_hostile_strings_survive_ingest(tmp_path: Path) 
     client_ids = ['</script><b>"\\', "\u0000\u2028\U0001f980", "", None]
     history = History()
     for number, client_id in enumerate(client_ids):
-        history.note("broker-1", returned((1 << 63) - 1 - number, client_id))
+        history.emit("broker-1", returned((1 << 63) - 1 - number, client_id))
     history.write(tmp_path)
     ingest_run(tmp_path)
     assert rows(tmp_path, "producer_id", "client_id", "fresh", "topic") == [
@@ -96,12 +96,12 @@ def test_gaps_and_repetitions_of_line_numbers_are_reported(tmp_path: Path) -> No
     history = History()
     history.lose("a")
     for _ in range(2):
-        history.note("a", NodeReady())
-    history.note("b", NodeReady())
+        history.emit("a", NodeReady())
+    history.emit("b", NodeReady())
     history.lose("b", 1)
     history.lose("b", 1)
-    history.note("b", NodeReady())
-    history.note("b", NodeReady(), incarnation=2)
+    history.emit("b", NodeReady())
+    history.emit("b", NodeReady(), incarnation=2)
     history.events.append(history.events[-1])
     history.write(tmp_path)
     result = ingest_run(tmp_path)

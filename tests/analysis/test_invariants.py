@@ -13,20 +13,19 @@ from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
-from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, judge, worst
-from tests.analysis.broker_cases import note_brokers
+from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, verdict_of, worst
+from tests.analysis.broker_cases import add_broker_events
 from tests.analysis.cases import CASES, Case
-from tests.analysis.connection_cases import note_connections
-from tests.analysis.coordinator_cases import note_coordinators
+from tests.analysis.connection_cases import add_connection_events
+from tests.analysis.coordinator_cases import add_coordinator_events
 from tests.analysis.durable_metadata_cases import started
-from tests.analysis.election_cases import note_elections
-from tests.analysis.happenings import (
+from tests.analysis.election_cases import add_election_events
+from tests.analysis.event_factories import (
     NO_PRODUCER,
     acknowledged,
     allocated,
     appended,
     committed,
-    cut,
     elected,
     final_batch,
     final_log,
@@ -42,20 +41,21 @@ from tests.analysis.happenings import (
     sent,
     settled,
     stored,
+    truncated_to,
     voted,
     written,
     wrote_snapshot,
 )
 from tests.analysis.history import History
-from tests.analysis.joining_cases import note_joins
-from tests.analysis.metadata_log_cases import appended_by_leader, copied, note_voters
-from tests.analysis.migration_cases import note_migration
+from tests.analysis.joining_cases import add_join_events
+from tests.analysis.metadata_log_cases import add_voter_events, appended_by_leader, replicated
+from tests.analysis.migration_cases import add_migration_events
 from tests.analysis.oracle_by_duckdb import as_one, found_by_duckdb, found_of_all_by_duckdb
-from tests.analysis.reading_cases import note_reads
-from tests.analysis.replica_cases import note_replicas
-from tests.analysis.tiered_cases import note_tiering
-from tests.analysis.transaction_notes import note_transactions
-from tests.analysis.turn_cases import note_turns
+from tests.analysis.random_transactions import add_transaction_events
+from tests.analysis.reading_cases import add_read_events
+from tests.analysis.replica_cases import add_replica_events
+from tests.analysis.sequence_retry_cases import add_sequence_events
+from tests.analysis.tiered_cases import add_tiering_events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
             Violation(invariant=name, key=each.key, message=each.message, witnesses=tuple(ids[position].event_id for position in each.witnesses))
             for each in found.breaches
         ]
-        verdict = judge(
+        verdict = verdict_of(
             name,
             examined=found.examined,
             violation_count=found.violation_count,
@@ -115,7 +115,7 @@ def in_one_order(verdict: Verdict) -> Verdict:
 
 
 def online(history: History) -> EveryVerdict:
-    return {name: in_one_order(verdict) for name, verdict in history.watched(must_exercise=INVARIANTS.names()).items()}
+    return {name: in_one_order(verdict) for name, verdict in history.check_results(must_exercise=INVARIANTS.names()).items()}
 
 
 def random_history(seed: int) -> History:
@@ -134,15 +134,15 @@ def random_history(seed: int) -> History:
             size = random.randrange(1, 12)
             if random.random() < 0.3:
                 broker_epoch = max(1, next_id)
-                history.note("controller", registered(broker_epoch))
-            history.note("controller", allocated(next_id, next_id + size, broker_epoch=broker_epoch - (1 if slip() else 0)))
+                history.emit("controller", registered(broker_epoch))
+            history.emit("controller", allocated(next_id, next_id + size, broker_epoch=broker_epoch - (1 if slip() else 0)))
             blocks.append((next_id, next_id + size))
-            history.note("broker", received(next_id, next_id + size), incarnation=random.choice((1, 2)) if slip() else 1)
+            history.emit("broker", received(next_id, next_id + size), incarnation=random.choice((1, 2)) if slip() else 1)
             next_id += 0 if slip() else size - random.randrange(size) if slip() else size
         elif action == 1 and blocks:
             producer_id = random.randrange(next_id + 5) if slip() else random.randrange(*random.choice(blocks))
             if slip() or producer_id not in used:
-                history.note("broker", returned(producer_id, fresh=not slip()))
+                history.emit("broker", returned(producer_id, fresh=not slip()))
                 used.append(producer_id)
         else:
             producer = random.randrange(3)
@@ -151,80 +151,82 @@ def random_history(seed: int) -> History:
             if slip():
                 end_offset = max(0, end_offset - random.randrange(6))
                 log = [batch for batch in log if batch[1] < end_offset]
-            history.note("broker", appended(end_offset, end_offset + size - 1, key))
+            history.emit("broker", appended(end_offset, end_offset + size - 1, key))
             if not slip():
-                history.note("client", sent(f"k{end_offset}"))
-            history.note("client", acknowledged(-1 if slip() else end_offset, f"k{end_offset}"))
+                history.emit("client", sent(f"k{end_offset}"))
+            history.emit("client", acknowledged(-1 if slip() else end_offset, f"k{end_offset}"))
             log.append((end_offset, end_offset + size - 1, key))
             end_offset += size
             sequences[producer] += 0 if slip() else size
-    note_quorum(history, random, slip)
-    note_replicas(history, random, slip)
-    note_transactions(history, random, slip)
-    note_coordinators(history, random, slip)
-    history.note("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
+    add_quorum_events(history, random, slip)
+    add_replica_events(history, random, slip)
+    add_transaction_events(history, random, slip)
+    add_coordinator_events(history, random, slip)
+    history.emit("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
     if random.random() < 0.9:
-        history.note("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
+        history.emit("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
         for first_offset, last_offset, key in log:
             if not slip():
-                history.note("final", final_batch(first_offset, last_offset, key))
+                history.emit("final", final_batch(first_offset, last_offset, key))
                 for _ in range(2 if slip() else 1):
-                    history.note("final", final_record(first_offset, f"k{first_offset}"))
-    for add_events in (note_tiering, note_migration, note_connections, note_elections, note_voters, note_brokers, note_turns, note_joins, note_reads):
+                    history.emit("final", final_record(first_offset, f"k{first_offset}"))
+    for add_events in (add_tiering_events, add_migration_events, add_connection_events, add_election_events, add_voter_events):
+        add_events(history, random, slip)
+    for add_events in (add_broker_events, add_sequence_events, add_join_events, add_read_events):
         add_events(history, random, slip)
     return history
 
 
-def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_quorum_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let three controllers elect, write, flush, commit, restart and truncate, mostly correctly."""
     nodes = ("controller-1", "controller-2", "controller-3")
     incarnation, votes = dict.fromkeys(nodes, 1), dict.fromkeys(nodes, -1)
     end_offset = high_watermark = 0
     starts: list[tuple[int, int]] = []
 
-    def note(node: str, event: Event) -> None:
-        history.note(node, event, incarnation=incarnation[node])
+    def emit(node: str, event: Event) -> None:
+        history.emit(node, event, incarnation=incarnation[node])
 
     for leader_epoch in range(1, random.randrange(2, 6)):
         leader = random.choice(nodes)
         if random.random() < 0.3:
             incarnation[leader] += 1
-            note(leader, flushed(end_offset - (1 if slip() else 0)))
-            note(leader, started(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
+            emit(leader, flushed(end_offset - (1 if slip() else 0)))
+            emit(leader, started(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
         for node in nodes:
             if not slip():
                 votes[node] = nodes.index(leader)
-                note(node, stored(leader_epoch, votes[node]))
-            note(node, voted(leader_epoch, nodes.index(leader)))
+                emit(node, stored(leader_epoch, votes[node]))
+            emit(node, voted(leader_epoch, nodes.index(leader)))
             if slip():
-                note(node, voted(leader_epoch, random.randrange(3)))
+                emit(node, voted(leader_epoch, random.randrange(3)))
         for (epoch, first_offset), (_, following) in zip(starts, [*starts[1:], (0, end_offset)], strict=False):
-            note(leader, holds(leader_epoch, epoch, first_offset, following - (2 if slip() else 0)))
-        note(leader, elected(leader_epoch))
+            emit(leader, holds(leader_epoch, epoch, first_offset, following - (2 if slip() else 0)))
+        emit(leader, elected(leader_epoch))
         if slip():
-            note(random.choice(nodes), elected(leader_epoch))
+            emit(random.choice(nodes), elected(leader_epoch))
         previous_epoch = starts[-1][0] if starts else -1
         starts.append((leader_epoch, end_offset))
         for _ in range(random.randrange(1, 5)):
             for node in nodes:
-                note(node, (appended_by_leader if node == leader else copied)(end_offset, end_offset))
-                note(node, written(leader_epoch, end_offset, random.randrange(9) if slip() else end_offset, previous_epoch=previous_epoch))
+                emit(node, (appended_by_leader if node == leader else replicated)(end_offset, end_offset))
+                emit(node, written(leader_epoch, end_offset, random.randrange(9) if slip() else end_offset, previous_epoch=previous_epoch))
             end_offset, previous_epoch = end_offset + 1, leader_epoch
             for node in nodes:
                 if not slip():
-                    note(node, flushed(end_offset))
+                    emit(node, flushed(end_offset))
             high_watermark = max(0, high_watermark - 2) if slip() else end_offset
-            note(leader, committed(leader_epoch, high_watermark, starts[-1][0]))
+            emit(leader, committed(leader_epoch, high_watermark, starts[-1][0]))
             if random.random() < 0.3:
-                note(leader, wrote_snapshot(high_watermark + (1 if slip() else 0)))
+                emit(leader, wrote_snapshot(high_watermark + (1 if slip() else 0)))
         follower = random.choice(nodes)
-        note(follower, copied(end_offset, end_offset))
-        note(follower, written(leader_epoch, end_offset, previous_epoch=leader_epoch))
-        note(follower, random.choice((cut, loaded))(high_watermark - (3 if slip() else 0)))
-        note(follower, flushed(end_offset))
-    history.note("final", left(end_offset - (2 if slip() else 0), controller=random.choice(nodes)))
-    history.note("final", said(0, end_offset, "x"))
-    history.note("final", said(1, end_offset, "y" if slip() else "x"))
+        emit(follower, replicated(end_offset, end_offset))
+        emit(follower, written(leader_epoch, end_offset, previous_epoch=leader_epoch))
+        emit(follower, random.choice((truncated_to, loaded))(high_watermark - (3 if slip() else 0)))
+        emit(follower, flushed(end_offset))
+    history.emit("final", left(end_offset - (2 if slip() else 0), controller=random.choice(nodes)))
+    history.emit("final", said(0, end_offset, "x"))
+    history.emit("final", said(1, end_offset, "y" if slip() else "x"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.invariant}: {case.name}")
@@ -310,11 +312,11 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
 
 def test_unexercised_required_invariants_are_vacuous_others_not_applicable() -> None:
     """An invariant that examined nothing is never ok; it fails a run only if the scenario requires it."""
-    verdicts = History().watched(must_exercise=("producer-id-unique",))
+    verdicts = History().check_results(must_exercise=("producer-id-unique",))
     assert verdicts["producer-id-unique"].outcome is Outcome.VACUOUS
     assert {verdict.outcome for name, verdict in verdicts.items() if name != "producer-id-unique"} == {Outcome.NOT_APPLICABLE}
     assert worst(verdicts.values()) is Outcome.VACUOUS
-    assert worst(History().watched().values()) is Outcome.VACUOUS, "a run in which nothing was examined proves nothing"
+    assert worst(History().check_results().values()) is Outcome.VACUOUS, "a run in which nothing was examined proves nothing"
 
 
 def test_the_result_of_a_run_is_its_worst_result() -> None:
@@ -331,7 +333,7 @@ def test_a_violation_is_reported_once_by_the_event_that_shows_it() -> None:
     oracle = Oracle()
     history = History()
     for producer_id in (1, 2, 1, 1):
-        history.note("b", returned(producer_id))
+        history.emit("b", returned(producer_id))
     reported = [[violation.key for violation in oracle.examine(envelope, event)] for envelope, event in history.events if oracle.watches(event)]
     assert [["1"] if "1" in keys else [] for keys in reported] == [[], [], ["1"], []]
 
@@ -346,6 +348,6 @@ def test_violations_beyond_the_limit_are_counted() -> None:
     """A thousand repetitions of one violation are not useful, their number is."""
     history = History()
     for producer_id in [*range(50), *range(50)]:
-        history.note("b", returned(producer_id))
-    verdict = history.watched()["producer-id-unique"]
+        history.emit("b", returned(producer_id))
+    verdict = history.check_results()["producer-id-unique"]
     assert (verdict.violation_count, len(verdict.violations)) == (50, VIOLATIONS_KEPT_MAX)

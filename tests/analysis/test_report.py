@@ -19,12 +19,12 @@ from kraftsim.analysis.report import script_json, write_report
 from kraftsim.events.clients import RecordAcknowledged, RecordSent
 from kraftsim.events.nodes import NodeFailed, NodeReady, NodeStarted, NodeStopped
 from kraftsim.events.partitions import BatchAppended
-from kraftsim.events.runs import FaultEnded, FaultFired
+from kraftsim.events.runs import FaultEnded, FaultInjected
 from kraftsim.invariants.invariant import INVARIANTS
-from tests.analysis.happenings import acknowledged, final_log, returned
+from tests.analysis.event_factories import acknowledged, final_log, returned
+from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb
-from tests.analysis.story import story
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -127,7 +127,7 @@ def page_of(run: Path) -> Page:
 
 def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
     """The packed columns decode to the logged events; the final logs are not drawn."""
-    history = story(seconds=0.6)
+    history = generated_run(seconds=0.6)
     unpacked = Unpacked(page_of(judged(tmp_path, history)))
     order = sorted(history.events, key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
     expected = []
@@ -141,7 +141,7 @@ def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
 
 def test_arrows_connect_sent_and_received_frames(tmp_path: Path) -> None:
     """Causes survive packing."""
-    unpacked = Unpacked(page_of(judged(tmp_path, story(seconds=0.4))))
+    unpacked = Unpacked(page_of(judged(tmp_path, generated_run(seconds=0.4))))
     events = unpacked.events()
     arrows = [(row - back, row) for row, back in enumerate(unpacked.common["back"]) if back]
     assert len(arrows) > 50
@@ -152,10 +152,10 @@ def test_arrows_connect_sent_and_received_frames(tmp_path: Path) -> None:
 def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Path) -> None:
     """A number beyond 2^53 is packed as text, a lost line keeps its number, a kind of a newer release keeps its fields."""
     history = History()
-    history.note("b", returned(1 << 60))
+    history.emit("b", returned(1 << 60))
     history.lose("b")
-    history.note("b", returned(5))
-    history.note("a", NodeReady(), after_ns=5_000_000_000_000)
+    history.emit("b", returned(5))
+    history.emit("a", NodeReady(), after_ns=5_000_000_000_000)
     history.write(tmp_path)
     line = {"run": "run", "node": "a", "incarnation": 1, "n": 1, "t_ns": 9, "wall_ms": 0, "kind": "Odd", "topic": "t", "x": [1]}
     with (tmp_path / "events" / "a.1.jsonl").open("a", encoding="utf-8") as file:
@@ -173,8 +173,8 @@ def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Pa
 def test_evidence_events_of_the_final_log_are_drawn(tmp_path: Path) -> None:
     """Only those that a result refers to."""
     history = History()
-    history.note("client", acknowledged(0, "x"))
-    history.note("final", final_log(0, 0))
+    history.emit("client", acknowledged(0, "x"))
+    history.emit("final", final_log(0, 0))
     meta = Unpacked(page_of(judged(tmp_path, history))).meta
     (lost,) = [invariant for invariant in meta["invariants"] if invariant["breaches"]]
     assert lost["name"] == "acknowledged-records-in-final-log" and lost["breaches"][0]["events"] == [0]
@@ -184,12 +184,12 @@ def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
     """Topics, keys, client ids, reasons, node names, even the scenario: none may appear unescaped or become an element."""
     history = History()
     for name in HOSTILE:
-        history.note("client", RecordSent(client_id=name, topic=name, partition=0, record_key=name))
-        history.note("client", RecordAcknowledged(client_id=name, topic=name, partition=0, record_key=name, offset=0))
-        history.note("harness", FaultFired(fault=name, target=name, trigger=name))
-        history.note("final", final_log(0, 0, topic=name))
-        history.note("broker", NodeFailed(reason=name))
-    harmless = page_of(judged(tmp_path / "a", story(seconds=0.2)))
+        history.emit("client", RecordSent(client_id=name, topic=name, partition=0, record_key=name))
+        history.emit("client", RecordAcknowledged(client_id=name, topic=name, partition=0, record_key=name, offset=0))
+        history.emit("harness", FaultInjected(fault=name, target=name, trigger=name))
+        history.emit("final", final_log(0, 0, topic=name))
+        history.emit("broker", NodeFailed(reason=name))
+    harmless = page_of(judged(tmp_path / "a", generated_run(seconds=0.2)))
     run = judged(tmp_path / "b", history, scenario=HOSTILE[0], mode=HOSTILE[1], bugs=HOSTILE, command=HOSTILE[2], started=HOSTILE[3])
     text = write_report(run).read_text(encoding="utf-8")
     page = Page(text)
@@ -206,7 +206,7 @@ def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
 
 def test_the_report_loads_no_external_resource(tmp_path: Path) -> None:
     """One file that can be mailed: no URL, no library, and a content security policy that forbids both."""
-    text = write_report(judged(tmp_path, story(seconds=0.2))).read_text(encoding="utf-8")
+    text = write_report(judged(tmp_path, generated_run(seconds=0.2))).read_text(encoding="utf-8")
     page = Page(text)
     assert not any({"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements)
     assert not re.search(r"https?:|//cdn|@import|url\(|fetch\(|XMLHttpRequest|WebSocket|innerHTML|insertAdjacentHTML|document\.write|eval\(", text)
@@ -216,7 +216,7 @@ def test_the_report_loads_no_external_resource(tmp_path: Path) -> None:
 
 def test_results_are_readable_without_javascript(tmp_path: Path) -> None:
     """The table of invariants is plain HTML, and so is the replay command."""
-    page = page_of(judged(tmp_path, story(seconds=3.0), command="kraftsim scenario tale --seed 7"))
+    page = page_of(judged(tmp_path, generated_run(seconds=3.0), command="kraftsim scenario tale --seed 7"))
     rows = [attributes for tag, attributes in page.elements if tag == "tr" and "data-invariant" in attributes]
     assert len(rows) == len(INVARIANTS.all()) and rows[0]["class"] == "violated"
     assert f"3 of {len(INVARIANTS.all())} invariants violated" in page.words and "kraftsim scenario tale --seed 7" in page.words
@@ -236,14 +236,14 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
     def started() -> NodeStarted:
         return NodeStarted(role="broker", node_id=1, release="3.9", cluster_id="x")
 
-    history.note("broker-10", started(), after_ns=10)
-    history.note("broker-2", started(), after_ns=10)
-    history.note("harness", FaultFired(fault="kill", target="broker-2", trigger=""), after_ns=30)  # at 50
-    history.note("broker-2", started(), incarnation=2, after_ns=50)  # at 100
-    history.note("harness", FaultFired(fault="cut", target="broker-2<>broker-10", trigger=""), after_ns=10)  # at 110
-    history.note("harness", FaultEnded(fault="cut", target="broker-2<>broker-10"), after_ns=10)  # at 120
-    history.note("broker-10", NodeStopped(reason="asked"), after_ns=10)  # at 130
-    history.note("harness", FaultFired(fault="skew", target="", trigger=""), after_ns=10)  # at 140
+    history.emit("broker-10", started(), after_ns=10)
+    history.emit("broker-2", started(), after_ns=10)
+    history.emit("harness", FaultInjected(fault="kill", target="broker-2", trigger=""), after_ns=30)  # at 50
+    history.emit("broker-2", started(), incarnation=2, after_ns=50)  # at 100
+    history.emit("harness", FaultInjected(fault="cut", target="broker-2<>broker-10", trigger=""), after_ns=10)  # at 110
+    history.emit("harness", FaultEnded(fault="cut", target="broker-2<>broker-10"), after_ns=10)  # at 120
+    history.emit("broker-10", NodeStopped(reason="asked"), after_ns=10)  # at 130
+    history.emit("harness", FaultInjected(fault="skew", target="", trigger=""), after_ns=10)  # at 140
     history.write(tmp_path)
     import pyarrow.parquet as pq
 
@@ -252,7 +252,7 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
     ingest_run(tmp_path)
     found = scenery(pq.read_table(tmp_path / "events.parquet"))
     assert [lane.name for lane in found.lanes] == ["harness", "broker-2", "broker-10"]
-    incarnations = {(found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end) for span in found.lives}
+    incarnations = {(found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end) for span in found.incarnations}
     assert incarnations == {
         ("harness", 1): (50, 140, "lasting"),
         ("broker-2", 1): (20, 50, "killed"),
@@ -269,7 +269,7 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the script of the page")
 def test_the_page_script_decodes_the_same_events(tmp_path: Path) -> None:
     """The decoder of the page, run outside a browser on the elements of the page."""
-    page = page_of(judged(tmp_path, story(seconds=0.4)))
+    page = page_of(judged(tmp_path, generated_run(seconds=0.4)))
     (tmp_path / "page.json").write_text(json.dumps({"meta": page.scripts["meta"], "data": page.scripts["data"]}), encoding="utf-8")
     code = page.scripts["code"]
     decoder = code[code.index("const meta") : code.index("const whole")]

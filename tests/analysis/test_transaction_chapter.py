@@ -13,7 +13,7 @@ from kraftsim.analysis.transaction_queries import ENDS, GROUPS, IDS, MARKERS, PA
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.views import EVENTS_VIEW, view_queries
 from kraftsim.events.event import Event
-from kraftsim.events.groups import OffsetMaterialised, OffsetTold, PendingOffsetAdded, PendingOffsetDropped
+from kraftsim.events.groups import OffsetMaterialised, OffsetReturned, PendingOffsetAdded, PendingOffsetDropped
 from kraftsim.events.nodes import NodeReady
 from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
 from kraftsim.events.partitions import BatchAppended, ProduceRefused
@@ -100,7 +100,7 @@ def pending(record_offset: int) -> Event:
 
 
 def offset_returned(error_code: int, *, require_stable: bool = True) -> Event:
-    return OffsetTold(
+    return OffsetReturned(
         coordinator_partition=0,
         group_id="g",
         topic="in",
@@ -117,45 +117,45 @@ def history() -> History:
     found = History()
     place = {"coordinator_partition": 0, "group_id": "g", "topic": "in", "partition": 0, "offset": 5, "producer_id": 7, "producer_epoch": 0}
 
-    def note(event: Event, ms: int = 0) -> None:
-        found.note("broker-1", event, after_ns=ms * MS)
+    def emit(event: Event, ms: int = 0) -> None:
+        found.emit("broker-1", event, after_ns=ms * MS)
 
-    note(changed("Ongoing"))
-    note(appended(0), 1)
-    note(pending(10))
-    note(changed("PrepareCommit"), 5)
-    note(LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=0, high_watermark=5))
-    note(marked(5), 2)
-    note(marked(5, on_leader=False), 1)
-    note(OffsetMaterialised(**place, record_offset=10, marker_offset=11, is_current=True))  # type: ignore[arg-type]
-    note(changed("CompleteCommit"), 1)
-    note(appended(6, is_transactional=False))
-    note(appended(7))
-    note(pending(12))
-    note(PendingOffsetDropped(**place, record_offset=12, marker_offset=13), 3)  # type: ignore[arg-type]
-    note(changed("PrepareCommit"), 7)
-    note(marked(9), 7)
-    note(marked(10, is_commit=False, on_leader=False), 3)
-    note(changed("CompleteCommit"))
-    note(appended(11))
-    note(TransactionAbortForced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, reason="timeout"))
-    note(changed("PrepareAbort", epoch=1), 1)
-    note(marked(12, is_commit=False), 5)
-    note(changed("CompleteAbort", epoch=1), 1)
-    note(pending(14))
-    note(appended(13))
-    note(TransactionAbortForced(transactional_id="other", producer_id=8, producer_epoch=0, reason="initialised"))
-    note(changed("PrepareAbort", name="other", producer_id=8))
+    emit(changed("Ongoing"))
+    emit(appended(0), 1)
+    emit(pending(10))
+    emit(changed("PrepareCommit"), 5)
+    emit(LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=0, high_watermark=5))
+    emit(marked(5), 2)
+    emit(marked(5, on_leader=False), 1)
+    emit(OffsetMaterialised(**place, record_offset=10, marker_offset=11, is_current=True))  # type: ignore[arg-type]
+    emit(changed("CompleteCommit"), 1)
+    emit(appended(6, is_transactional=False))
+    emit(appended(7))
+    emit(pending(12))
+    emit(PendingOffsetDropped(**place, record_offset=12, marker_offset=13), 3)  # type: ignore[arg-type]
+    emit(changed("PrepareCommit"), 7)
+    emit(marked(9), 7)
+    emit(marked(10, is_commit=False, on_leader=False), 3)
+    emit(changed("CompleteCommit"))
+    emit(appended(11))
+    emit(TransactionAbortForced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, reason="timeout"))
+    emit(changed("PrepareAbort", epoch=1), 1)
+    emit(marked(12, is_commit=False), 5)
+    emit(changed("CompleteAbort", epoch=1), 1)
+    emit(pending(14))
+    emit(appended(13))
+    emit(TransactionAbortForced(transactional_id="other", producer_id=8, producer_epoch=0, reason="initialised"))
+    emit(changed("PrepareAbort", name="other", producer_id=8))
     for _ in range(2):
-        note(ProducerFenced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, api="END_TXN"))
-    note(TransactionRefused(api="ADD_PARTITIONS_TO_TXN", transactional_id="other", error_code=51, producer_id=8, producer_epoch=0))
+        emit(ProducerFenced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, api="END_TXN"))
+    emit(TransactionRefused(api="ADD_PARTITIONS_TO_TXN", transactional_id="other", error_code=51, producer_id=8, producer_epoch=0))
     for error in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        note(ProduceRefused(topic="out", partition=0, error_code=int(error), reason="", producer_id=7, producer_epoch=0, base_sequence=0))
-    note(MarkerRefused(topic="out", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True, error_code=52, reason=""))
-    note(MembershipLost(client_id="c", group_id="g", generation_id=1, error_code=22))
-    note(TransactionErred(client_id="c", transactional_id=HOSTILE, transaction="c/1", error_code=90, is_fatal=True))
+        emit(ProduceRefused(topic="out", partition=0, error_code=int(error), reason="", producer_id=7, producer_epoch=0, base_sequence=0))
+    emit(MarkerRefused(topic="out", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True, error_code=52, reason=""))
+    emit(MembershipLost(client_id="c", group_id="g", generation_id=1, error_code=22))
+    emit(TransactionErred(client_id="c", transactional_id=HOSTILE, transaction="c/1", error_code=90, is_fatal=True))
     for each in (offset_returned(88), offset_returned(0), offset_returned(0, require_stable=False)):
-        note(each)
+        emit(each)
     return found
 
 
@@ -204,7 +204,7 @@ def test_the_report_shows_the_chapter_as_text_only(parquet: Path) -> None:
 def test_a_run_without_transactions_has_no_transaction_chapter(tmp_path: Path) -> None:
     """Its report has no such section."""
     found = History()
-    found.note("broker-1", NodeReady())
+    found.emit("broker-1", NodeReady())
     found.write(tmp_path)
     assert not has_transactions(Path(ingested(tmp_path).parquet))
     assert chapter_html(None) == ""

@@ -46,8 +46,8 @@ def test_the_chapter_lists_phases_releases_levels_blocks_and_errors() -> None:
         "metadata.version goes from 11 to 14",
     ]
     assert chapter.blocks == (
-        Counted(BEFORE_ALL, "for broker 1, given by the quorum", 1),
-        Counted("brokers-to-<3.6>", "for broker 1, given by the broker", 1),
+        Counted(BEFORE_ALL, "for broker 1, allocated by the quorum", 1),
+        Counted("brokers-to-<3.6>", "for broker 1, allocated by the broker", 1),
     )
     assert chapter.errors == (Counted("brokers-to-<3.6>", "InitProducerIdRefused: COORDINATOR_LOAD_IN_PROGRESS", 1),)
     page = upgrade_html(chapter)
@@ -65,12 +65,12 @@ def test_a_known_error_of_a_release_is_marked_as_known() -> None:
     chapter = upgrade_of(rows)
     assert chapter is not None
     known, unknown = (each.what for each in chapter.errors)
-    assert known == f"{unknown}, which 3.1 is known to answer when no block of ids comes in time; a producer ends on it"
+    assert known == f"{unknown}, which 3.1 is known to return when no block of ids arrives in time; it is fatal to a producer"
     assert unknown == "InitProducerIdRefused: REQUEST_TIMED_OUT"
 
 
 def test_the_invariant_uses_the_error_codes_and_releases_of_kraftsim() -> None:
     """It reads only events, so it has its own lists."""
     assert tuple(sorted(int(error) for error in ErrorCode if error.retriable)) == RETRIABLE
-    asking = [known for known in releases() if known.has(RPC_PRODUCER_IDS)]
-    assert tuple(known.name for known in asking if not known.has(RETRIABLE_BLOCK_TIMEOUT)) == TIMING_OUT
+    broker_client = [known for known in releases() if known.has(RPC_PRODUCER_IDS)]
+    assert tuple(known.name for known in broker_client if not known.has(RETRIABLE_BLOCK_TIMEOUT)) == TIMING_OUT

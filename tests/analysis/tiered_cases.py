@@ -54,15 +54,15 @@ TIERED_ROWS: list[Row] = [
 ]
 
 
-def note_tiering(history: History, random: Random, slip: Callable[[], bool]) -> None:
+def add_tiering_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
     """Let a leader upload segments and delete them, and followers start after them, mostly correctly."""
-    copied = 0
+    replicated = 0
     for segment in range(1, random.randrange(2, 5)):
         end = segment * 10
         if not slip():
-            history.note("broker-1", whole(copied, end - 1))
-            copied = end
-        local_start = copied + (5 if slip() else 0)
+            history.emit("broker-1", whole(replicated, end - 1))
+            replicated = end
+        local_start = replicated + (5 if slip() else 0)
         for node in ("broker-1", "broker-2"):
-            history.note(node, begins(local_start))
-            history.note(node, knows(end, "other" if slip() else "same", promised=random.random() < 0.9))
+            history.emit(node, begins(local_start))
+            history.emit(node, knows(end, "other" if slip() else "same", promised=random.random() < 0.9))

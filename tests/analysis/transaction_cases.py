@@ -8,7 +8,7 @@ from kraftsim.events.groups import (
     OffsetForgotten,
     OffsetLoaded,
     OffsetMaterialised,
-    OffsetTold,
+    OffsetReturned,
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
@@ -30,15 +30,17 @@ FENCED = "fenced-producers-write-nothing"
 FETCHED = "offsets-told-are-stable"
 EQUAL = "group-offsets-equal-log"
 
-Noted = tuple[str, Event] | tuple[str, int, Event]
-Row = tuple[str, str, list[Noted], Outcome, int] | tuple[str, str, list[Noted], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
+Row = (
+    tuple[str, str, list[LoggedEvent], Outcome, int] | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+)
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 ONE, TWO = "broker-1", "broker-2"
 PID = 50
 LABELS = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
-def on(node: str, *events: Event) -> list[Noted]:
+def on(node: str, *events: Event) -> list[LoggedEvent]:
     return [(node, event) for event in events]
 
 
@@ -104,7 +106,7 @@ def appended(first: int, last: int, *, epoch: int = 0, producer_id: int = PID, i
     )
 
 
-def copied(first: int, last: int, *, epoch: int = 0) -> Event:
+def replicated(first: int, last: int, *, epoch: int = 0) -> Event:
     return BatchReplicated(
         topic="out",
         partition=0,
@@ -136,7 +138,7 @@ def stable(offset: int, high_watermark: int = 99) -> Event:
     return LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=offset, high_watermark=high_watermark)
 
 
-def cut(end_offset: int) -> Event:
+def truncated_to(end_offset: int) -> Event:
     return PartitionTruncated(topic="out", partition=0, leader_epoch=0, former_end_offset=99, log_end_offset=end_offset, high_watermark=0)
 
 
@@ -193,7 +195,7 @@ def state(offset: int, status: int, *, epoch: int = 0, partitions: str = "", pro
     )
 
 
-def states(*statuses: int) -> list[Noted]:
+def states(*statuses: int) -> list[LoggedEvent]:
     return on("final", *(state(offset, status) for offset, status in enumerate(statuses)))
 
 
@@ -239,7 +241,7 @@ def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
 
 
 def fetch(offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0) -> Event:
-    return OffsetTold(**place(offset, record_offset), require_stable=require_stable, error_code=error_code)  # type: ignore[arg-type]
+    return OffsetReturned(**place(offset, record_offset), require_stable=require_stable, error_code=error_code)  # type: ignore[arg-type]
 
 
 def logged(offset: int, log_offset: int, producer_id: int = -1, broker: str = ONE) -> Event:
@@ -341,10 +343,10 @@ TRANSACTION_ROWS: list[Row] = [
     ("waits for the marker", STABLE, on(ONE, appended(5, 6), stable(5), marked(7), stable(8)), OK, 2),
     ("advances past an open transaction", STABLE, on(ONE, appended(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
     ("above the high watermark", STABLE, on(ONE, stable(7, 6)), VIOLATED, 1, ("out/0/7",), ((f"{ONE}.1.0",),)),
-    ("another replica's transaction", STABLE, [*on(TWO, copied(5, 6)), *on(ONE, stable(7))], OK, 1),
-    ("a replicated transaction", STABLE, on(ONE, copied(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
+    ("another replica's transaction", STABLE, [*on(TWO, replicated(5, 6)), *on(ONE, stable(7))], OK, 1),
+    ("a replicated transaction", STABLE, on(ONE, replicated(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
     ("records outside of transactions", STABLE, on(ONE, appended(5, 6, is_transactional=False), stable(7)), OK, 1),
-    ("truncated records", STABLE, on(ONE, appended(5, 6), cut(5), stable(6)), OK, 1),
+    ("truncated records", STABLE, on(ONE, appended(5, 6), truncated_to(5), stable(6)), OK, 1),
     ("records overwritten after a loss", STABLE, on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)), OK, 1),
     (
         "the next transaction",

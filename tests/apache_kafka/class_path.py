@@ -13,8 +13,8 @@ from zipfile import ZipFile
 
 from kraftsim.cli.machine import java_program
 
-HOUSE = Path(__file__).parents[2]
-CACHE = HOUSE / "build" / "apache_kafka"
+PROJECT_ROOT = Path(__file__).parents[2]
+CACHE = PROJECT_ROOT / "build" / "apache_kafka"
 DEFAULT_RELEASE = "3.9.1"
 NEWEST_RELEASE = "4.4.0"
 """The newest release that is run here; its message definitions are beside those of 4.1.2 in tests/wire/definitions.json."""

@@ -11,14 +11,14 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.metadata.config_facts import topics
 from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, rows_until
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, HOUSE, NEWEST_RELEASE, class_path, java
+from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, PROJECT_ROOT, class_path, java
 
 RELEASES: Final = (
     "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1",
     DEFAULT_RELEASE, "4.0.2", "4.1.2", "4.2.2", "4.3.1", NEWEST_RELEASE,
 )  # fmt: skip
 """The newest patch of each release line that kraftsim emulates."""
-FOLDER: Final = HOUSE / "kraftsim" / "core" / "metadata" / "config_facts"
+FOLDER: Final = PROJECT_ROOT / "kraftsim" / "core" / "metadata" / "config_facts"
 BROKER, INTERNAL, TOPIC, INTERNAL_TOPIC = "broker", "internal", "topic", "internal-topic"
 FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4.", "topics": ""}
 WIDTH: Final = 100
@@ -36,7 +36,7 @@ def line_of(release: str) -> str:
     return release.rpartition(".")[0]
 
 
-def told_by(release: str) -> dict[str, dict[str, Row]]:
+def definitions_of(release: str) -> dict[str, dict[str, Row]]:
     """Return the definitions of a release: `brokers` and `topics`, by name, in the order of validation."""
     jars = ":".join(map(str, class_path(release)))
     command = [str(java()), "-XX:TieredStopAtLevel=1", "-cp", jars, str(Path(__file__).parent / "ConfigFacts.java")]
@@ -124,7 +124,7 @@ def written(definitions: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[
 
 
 def rows_of(line: str) -> dict[str, dict[str, Row]]:
-    """Return the content of the written files for a release line, in the shape of `told_by`."""
+    """Return the content of the written files for a release line, in the shape of `definitions_of`."""
     found: dict[str, dict[str, Row]] = {}
     for kind, changed, gone in (("brokers", BROKER_ROWS, BROKER_GONE), ("topics", topics.CHANGED, topics.GONE)):
         rows = rows_until(changed, gone, line)
@@ -134,7 +134,7 @@ def rows_of(line: str) -> dict[str, dict[str, Row]]:
 
 def main() -> int:
     """Write the files."""
-    definitions = {line_of(release): told_by(release) for release in RELEASES}
+    definitions = {line_of(release): definitions_of(release) for release in RELEASES}
     for name, content in written(definitions).items():
         (FOLDER / f"{name}.py").write_text(content)
     return 0

@@ -39,7 +39,7 @@ from protocol.schema import Message
 from protocol.zookeeper.znodes import Stat
 from tests.apache_kafka.class_path import DEFAULT_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, _formatted, _free_ports
-from tests.apache_kafka.migrating import (
+from tests.apache_kafka.migration_nodes import (
     CONTROLLER_ID,
     Znodes,
     as_kraft,

@@ -23,7 +23,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import QUICK_SESSIONS, address_of
 
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
@@ -41,7 +41,7 @@ QUIET = {"log_level": 0}
 
 
 @contextmanager
-def cluster_of_ours(
+def our_cluster(
     directory: Path, *, port: int, settings: Mapping[str, str] | None = None, timeout_seconds: float = SECONDS, **options: Any
 ) -> Iterator[ProcessCluster]:
     """Run kraftsim's part of a cluster; `options` are fields of ClusterSpec."""
@@ -121,7 +121,7 @@ class OurNode:
         return self.log.read_text().count("event=serving") if self.log.exists() else 0
 
 
-def complaints(node: ApacheKafka, *, but: tuple[str, ...] = ()) -> list[str]:
+def logged_errors(node: ApacheKafka, *, but: tuple[str, ...] = ()) -> list[str]:
     """Return the errors that a node of Apache Kafka has logged since its first start, without lines that contain certain words."""
     lines = (node.directory / "server.log").read_text(errors="replace").splitlines()
     found = [line for line in lines if not line.startswith("\tat ") and any(sign in line for sign in SIGNS)]
@@ -186,9 +186,9 @@ def metadata_records(*files: Path, release: str) -> list[dict[str, Any]]:
     return [json.loads(line.partition("payload: ")[2]) for line in lines if "payload: {" in line]
 
 
-def what_is_known(address: str, topic: str) -> tuple[Any, ...]:
+def metadata_of(address: str, topic: str) -> tuple[Any, ...]:
     """Return what a broker reports about the cluster and a topic: the fields that must be the same on all brokers."""
-    with asking(address) as broker:
+    with broker_client(address) as broker:
         answer = broker.metadata(topic)
     brokers = sorted((broker.node_id, broker.host, broker.port) for broker in answer.brokers)
     found = answer.topics[0]
@@ -200,7 +200,7 @@ def what_is_known(address: str, topic: str) -> tuple[Any, ...]:
 
 def leaders_of(address: str, topic: str) -> list[int]:
     """Return the leader of each partition of a topic, as reported by a broker."""
-    return [leader for _, leader, *_ in what_is_known(address, topic)[-1]]
+    return [leader for _, leader, *_ in metadata_of(address, topic)[-1]]
 
 
 def wait_for_leaders(address: str, topic: str, leaders: set[int]) -> None:

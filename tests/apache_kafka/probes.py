@@ -16,13 +16,13 @@ from docs.probes_page import FILE, keep
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.conformance.group_talk import GroupTalk, patiently
+from kraftsim.conformance.group_client import GroupClient, with_retries
 from kraftsim.conformance.probes.compare import Answers, compare, unexplained
 from kraftsim.conformance.probes.probe import Probe
 from kraftsim.conformance.probes.table import by_settings, probes, put_all, worn_names
 from kraftsim.conformance.probes.worn_steps import wear_out
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_talk import find_transaction_coordinator
+from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
@@ -110,11 +110,11 @@ def warmed_up(target: Target) -> Target:
     target.producer_id()
     for number in range(NAMES):
         find_transaction_coordinator(target, f"warm-up-{number}")
-        GroupTalk(target)
+        GroupClient(target)
     with target.peer() as peer:
         for number in range(NAMES):
             asked = InitProducerIdRequest(transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000)
-            patiently(lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code)  # type: ignore[misc]
+            with_retries(lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code)  # type: ignore[misc]
     return target
 
 

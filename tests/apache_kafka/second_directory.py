@@ -8,7 +8,7 @@ from tests.apache_kafka.harness import ApacheKafka
 DIRECTORY_ID = "directory.id="
 
 
-def give_second_directory(node: ApacheKafka, second: Path) -> None:
+def add_second_directory(node: ApacheKafka, second: Path) -> None:
     """Stop a running node, create the directory, and start the node with both."""
     node.stop()
     shutil.copytree(node.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*"))

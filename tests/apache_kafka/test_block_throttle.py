@@ -6,7 +6,7 @@ from kraftsim.conformance.peer import Peer
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tests.apache_kafka.harness import ApacheKafka
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.test_block_throttle import limit, looped
 
 pytestmark = pytest.mark.interop
@@ -25,7 +25,7 @@ def epoch_of(controller: Peer) -> int:
 
 def test_apache_kafka_throttles_block_requests_as_kraftsim_does(apache_kafka: ApacheKafka) -> None:
     """730-12: what the KIP calls the existing throttle. `tests/cluster/test_block_throttle.py` tests kraftsim the same way."""
-    with asking(apache_kafka.bootstrap) as broker, Peer.at(apache_kafka.controller) as controller:
+    with broker_client(apache_kafka.bootstrap) as broker, Peer.at(apache_kafka.controller) as controller:
         epoch = epoch_of(controller)
         unlimited = looped(controller, epoch)
         limit(broker.peer, PERCENT)

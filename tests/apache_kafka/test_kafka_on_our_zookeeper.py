@@ -35,8 +35,8 @@ from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import GetDataResponse, SetDataRequest, WatchedPath
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
+from tests.node.raw_zookeeper_client import ZooKeeperClient, ZooKeeperResponse
 from tests.node.zookeeper_server import RunningZookeeper
-from tests.node.zookeeper_talk import Told, ZookeeperTalk
 
 pytestmark = pytest.mark.interop
 
@@ -51,8 +51,8 @@ def broker(port: int) -> Iterator[ApacheKafka]:
         yield running
 
 
-def get(port: int, path: str) -> Told:
-    with ZookeeperTalk(port) as client:
+def get(port: int, path: str) -> ZooKeeperResponse:
+    with ZooKeeperClient(port) as client:
         return client.ask(OpCode.GET_DATA, WatchedPath(path=path))
 
 
@@ -89,7 +89,7 @@ def test_a_deposed_controller_still_allocates_producer_ids(tmp_path: Path) -> No
     with broker(zookeeper.port) as kafka:
         assert produce(kafka.bootstrap, "before", idempotent=False) == RECORDS
         assert get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data is None
-        with ZookeeperTalk(zookeeper.port) as client:
+        with ZooKeeperClient(zookeeper.port) as client:
             assert client.ask(OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")).header.error == 0
         assert produce(kafka.bootstrap, "before") == RECORDS, "a producer gets an id"
         assert json.loads(get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data)["block_end"] == "999"

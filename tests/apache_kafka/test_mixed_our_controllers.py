@@ -13,18 +13,18 @@ from tests.apache_kafka.mixed import (
     PAIRS,
     Workload,
     apache,
-    cluster_of_ours,
-    complaints,
     controllers_of,
     leader_of,
+    logged_errors,
+    metadata_of,
     metadata_records,
     mixed_port,
     new_leader,
+    our_cluster,
     wait_for_leaders,
     wait_until,
-    what_is_known,
 )
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import address_of
 
 pytestmark = pytest.mark.interop
@@ -49,14 +49,14 @@ class Mixed:
     def create(self, topic: str) -> None:
         """Create a topic with Apache Kafka's tool through Apache Kafka's broker, and wait until both brokers return the same metadata."""
         self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS))
-        wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
+        wait_until(lambda: metadata_of(self.brokers[0], topic) == metadata_of(self.brokers[1], topic), "both brokers know the same")
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     """All nodes run; a test that stops a node restarts it."""
     directory = tmp_path_factory.mktemp("mixed") / "run"
-    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, release=request.param.ours) as ours:
+    with our_cluster(directory, port=mixed_port(), controllers=3, brokers=1, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
         with apache(
             request.param.theirs,
@@ -65,14 +65,14 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         ) as theirs:
             yield Mixed(ours, theirs)
             ours.require_running()
-            assert not complaints(theirs)
+            assert not logged_errors(theirs)
 
 
 def test_an_apache_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
     """It is registered, unfenced, and gets partitions like any other broker; it opens its port only after that."""
     assert mixed.theirs.started_seconds < LETS_IN_SECONDS
     mixed.create("shared")
-    cluster_id, brokers, _, _, partitions = what_is_known(mixed.brokers[0], "shared")
+    cluster_id, brokers, _, _, partitions = metadata_of(mixed.brokers[0], "shared")
     assert cluster_id == mixed.ours.spec.cluster_id
     assert [broker_id for broker_id, _, _ in brokers] == [OURS, THEIRS]
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
@@ -82,7 +82,7 @@ def test_our_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
     """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
-        with asking(address) as broker:
+        with broker_client(address) as broker:
             drawn[broker_id] = [broker.fresh_producer_id() for _ in range(20)]
     leader = new_leader(controllers_of(mixed.ours), among=(101, 102, 103))
     log = mixed.ours.directory.data(f"controller-{leader}") / METADATA_LOG
@@ -103,7 +103,7 @@ def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: 
     mixed.ours.kill(f"controller-{before}")
     killed = time.monotonic()
     workload.write(2000)
-    with asking(mixed.theirs.bootstrap) as broker:
+    with broker_client(mixed.theirs.bootstrap) as broker:
         last = broker.fresh_producer_id()
         broker.create_topic("after-failover", 2)
         answered = time.monotonic() - killed
@@ -117,7 +117,7 @@ def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: 
     workload.flush()
     workload.check()
     mixed.ours.restart(f"controller-{before}")
-    wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
+    wait_until(lambda: metadata_of(mixed.brokers[0], "after-failover") == metadata_of(mixed.brokers[1], "after-failover"), "both know the same")
 
 
 def test_an_apache_broker_shuts_down_cleanly_and_returns(mixed: Mixed):

@@ -17,14 +17,14 @@ from tests.apache_kafka.mixed import (
     METADATA_LOG,
     OF_A_CONTROLLER,
     apache,
-    cluster_of_ours,
-    complaints,
+    logged_errors,
     mixed_port,
     new_leader,
+    our_cluster,
     voters_text,
     wait_until,
 )
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import address_of
 
 pytestmark = pytest.mark.interop
@@ -57,7 +57,7 @@ class Mixed:
     def write(self, topic: str) -> float:
         """Create a topic through our broker; return how long it took."""
         began = time.monotonic()
-        with asking(address_of(self.ours, "broker-1")) as broker:
+        with broker_client(address_of(self.ours, "broker-1")) as broker:
             broker.create_topic(topic)
         return time.monotonic() - began
 
@@ -72,11 +72,11 @@ def mixed_quorum(release: str, directory: Path) -> Iterator[Mixed]:
     settings = {**voters, "controller.quorum.fetch.timeout.ms": OUR_PATIENCE_MS}
     with (
         apache(release, its, controller_port=ports[THEIRS]) as theirs,
-        cluster_of_ours(directory, port=port, controllers=2, brokers=1, settings=settings) as ours,
+        our_cluster(directory, port=port, controllers=2, brokers=1, settings=settings) as ours,
     ):
         yield Mixed(ours, theirs)
         ours.require_running()
-        assert not complaints(theirs, but=(*OF_A_CONTROLLER, *OF_PRE_VOTES))
+        assert not logged_errors(theirs, but=(*OF_A_CONTROLLER, *OF_PRE_VOTES))
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
@@ -105,7 +105,7 @@ def test_nodes_of_either_kind_are_elected_and_logs_are_identical(release: str, t
         mixed.write(LAST)
         print(f"{release}: kill -9 of our leader to a topic under {successor}: {time.monotonic() - killed:.2f} s")
         mixed.ours.restart(f"controller-{leader}")
-        with asking(address_of(mixed.ours, "broker-1")) as broker:
+        with broker_client(address_of(mixed.ours, "broker-1")) as broker:
             known = {topic: broker.metadata(topic).topics[0].error_code for topic in ("first", "under-theirs", "under-ours", LAST)}
         assert set(known.values()) == {0}, known
 
@@ -121,7 +121,7 @@ def test_nodes_of_either_kind_are_elected_and_logs_are_identical(release: str, t
 def test_an_apache_controller_joins_our_quorum_leads_and_is_removed(release: str, tmp_path: Path):
     """It joins as an observer, is added and removed by Apache Kafka's tool, and is leader in between (KIP-853)."""
     port = mixed_port()
-    with cluster_of_ours(tmp_path / "run", port=port, controllers=2, brokers=1, first_voters=2, settings=OURS_WAIT) as ours:
+    with our_cluster(tmp_path / "run", port=port, controllers=2, brokers=1, first_voters=2, settings=OURS_WAIT) as ours:
         addresses = [address_of(ours, name) for name in ours.spec.controller_names]
         its = {
             "process.roles": "controller",

@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.apache_kafka.mixed import PAIRS, Workload, apache, cluster_of_ours, complaints, mixed_port, wait_until, what_is_known
+from tests.apache_kafka.mixed import PAIRS, Workload, apache, logged_errors, metadata_of, mixed_port, our_cluster, wait_until
 from tests.cluster.running import address_of
 
 pytestmark = pytest.mark.interop
@@ -49,7 +49,7 @@ class Mixed:
     def elect(self, topic: str) -> None:
         """Elect the preferred leader of every partition."""
         self.theirs.tool("leader-election", "--election-type", "preferred", "--all-topic-partitions")
-        wait_until(lambda: {row[1] for row in what_is_known(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker is leader of a partition")
+        wait_until(lambda: {row[1] for row in metadata_of(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker is leader of a partition")
 
     def logs(self, topic: str, partition: int) -> dict[int, bytes]:
         """Return the bytes of one partition's log on each broker."""
@@ -64,7 +64,7 @@ class Mixed:
 
     def _in_sync(self, address: str, topic: str) -> list[set[int]]:
         try:
-            return [set(in_sync) for *_, in_sync in what_is_known(address, topic)[-1]]
+            return [set(in_sync) for *_, in_sync in metadata_of(address, topic)[-1]]
         except OSError:
             return []  # it is starting
 
@@ -73,13 +73,13 @@ class Mixed:
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     """Two brokers of ours and one of Apache Kafka with a controller of ours; a test that stops a node restarts it."""
     directory = tmp_path_factory.mktemp("replicated") / "run"
-    with cluster_of_ours(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS, release=request.param.ours) as ours:
+    with our_cluster(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
         settings = {**SETTINGS, "process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}
         with apache(request.param.theirs, settings, level=request.param.level) as theirs:
             yield Mixed(ours, theirs)
             ours.require_running()
-            assert not complaints(theirs, but=WHILE_BROKERS_DIE)
+            assert not logged_errors(theirs, but=WHILE_BROKERS_DIE)
 
 
 def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mixed):
@@ -88,7 +88,7 @@ def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mi
     workload.write(RECORDS)
     workload.flush()
     workload.check()
-    assert {row[1] for row in what_is_known(mixed.theirs.bootstrap, "copied")[-1]} == REPLICAS
+    assert {row[1] for row in metadata_of(mixed.theirs.bootstrap, "copied")[-1]} == REPLICAS
     mixed.wait_for_equal_logs("copied")
     log = mixed.ours.directory.data("broker-1") / "copied-0/00000000000000000000.log"
     assert "isvalid: true" in dump_log(log, release=mixed.theirs.release)

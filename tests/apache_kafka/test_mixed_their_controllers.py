@@ -16,16 +16,16 @@ from tests.apache_kafka.mixed import (
     OurNode,
     Workload,
     apache,
-    complaints,
+    logged_errors,
+    metadata_of,
     metadata_records,
     mixed_port,
     new_leader,
     voters_text,
     wait_for_leaders,
     wait_until,
-    what_is_known,
 )
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import QUICK_SESSIONS
 
 pytestmark = pytest.mark.interop
@@ -62,9 +62,9 @@ class Mixed:
 
     def create(self, topic: str) -> None:
         """Create a topic through our broker, and wait until both brokers return the same metadata."""
-        with asking(self.our_address) as broker:
+        with broker_client(self.our_address) as broker:
             broker.create_topic(topic, PARTITIONS)
-        wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
+        wait_until(lambda: metadata_of(self.brokers[0], topic) == metadata_of(self.brokers[1], topic), "both brokers know the same")
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
@@ -102,13 +102,13 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         ours = stack.enter_context(OurNode(tmp_path_factory.mktemp("ours") / "node", its))
         print(f"{request.param.theirs}: our broker serves {time.monotonic() - began:.2f} s after its start")
         yield Mixed(nodes, ours, f"127.0.0.1:{port}")
-        assert not [line for node in nodes.values() for line in complaints(node, but=OF_A_CONTROLLER)]
+        assert not [line for node in nodes.values() for line in logged_errors(node, but=OF_A_CONTROLLER)]
 
 
 def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
     """It is registered and unfenced, and their controller assigns partitions to it."""
     mixed.create("shared")
-    cluster_id, brokers, _, _, partitions = what_is_known(mixed.our_address, "shared")
+    cluster_id, brokers, _, _, partitions = metadata_of(mixed.our_address, "shared")
     assert cluster_id == CLUSTER_ID
     assert [broker_id for broker_id, _, _ in brokers] == [OURS, THEIRS]
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
@@ -118,7 +118,7 @@ def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mix
     """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
-        with asking(address) as broker:
+        with broker_client(address) as broker:
             drawn[broker_id] = [broker.fresh_producer_id() for _ in range(20)]
     log = mixed.controllers[mixed.leader()].data / METADATA_LOG
     blocks = [record["data"] for record in metadata_records(log, release=mixed.theirs.release) if record["type"] == "PRODUCER_IDS_RECORD"]
@@ -139,7 +139,7 @@ def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
     mixed.controllers[leader].stop(cleanly=False)
     killed = time.monotonic()
     workload.write(2000)
-    with asking(mixed.our_address) as broker:
+    with broker_client(mixed.our_address) as broker:
         last = broker.fresh_producer_id()
         broker.create_topic("after-failover", 2)
         print(
@@ -152,7 +152,7 @@ def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
     workload.flush()
     workload.check()
     mixed.controllers[leader].start()
-    wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
+    wait_until(lambda: metadata_of(mixed.brokers[0], "after-failover") == metadata_of(mixed.brokers[1], "after-failover"), "both know the same")
 
 
 def test_our_broker_shuts_down_cleanly_and_returns(mixed: Mixed):

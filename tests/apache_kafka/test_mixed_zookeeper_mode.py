@@ -17,8 +17,8 @@ from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.zookeeper import ApacheZookeeper
 from tests.apache_kafka.zookeeper_brokers import OurBroker
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
+from tests.node.raw_zookeeper_client import ZooKeeperClient
 from tests.node.zookeeper_server import RunningZookeeper
-from tests.node.zookeeper_talk import ZookeeperTalk
 
 pytestmark = pytest.mark.interop
 
@@ -38,7 +38,7 @@ class Mixed:
 
     def data(self, path: str) -> bytes | None:
         """Return the data of a znode."""
-        with ZookeeperTalk(self.zookeeper_port) as client:
+        with ZooKeeperClient(self.zookeeper_port) as client:
             response = client.ask(OpCode.GET_DATA, WatchedPath(path=path))
             return None if response.header.error else response.read(GetDataResponse).data
 

@@ -36,7 +36,7 @@ from protocol.messages.k73_assign_replicas_to_dirs import AssignedDirectory, Ass
 from protocol.schema import Message
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID, ZERO_UUID
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
-from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session
+from tests.apache_kafka.controller_requests import CAUGHT_UP, CLUSTER_ID, Session
 from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
@@ -392,7 +392,7 @@ def test_both_controllers_give_the_same_responses_and_records(seed, patch, tmp_p
         begun = list(steps.begin())
         for step in range(600):
             name, asked = begun[step] if step < len(begun) else steps.next_request()
-            there, here = apache.tell(asked), ours.tell(asked)
+            there, here = apache.send(asked), ours.send(asked)
             history.append(name)
             if OF_ITS_OWN in there.answer and OF_ITS_OWN not in here.answer:
                 assert step > LONG_ENOUGH, f"Apache Kafka failed by itself in step {step} of seed {seed}, {name}"

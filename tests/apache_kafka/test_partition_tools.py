@@ -12,7 +12,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import run_java
-from tests.cluster.asking import asking, batch_of
+from tests.cluster.broker_client import batch_of, broker_client
 
 pytestmark = pytest.mark.interop
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -81,7 +81,7 @@ def test_a_reassignment_is_started_and_completed(tool, tmp_path: Path):
 def test_a_reassignment_is_throttled_and_unthrottled(tool, tmp_path: Path):
     """kafka-reassign-partitions --throttle: replication is limited until the throttle is changed; --verify removes the throttles (KIP-73)."""
     tool(TOPICS, "--create", "--topic", "slow", "--replica-assignment", "1")
-    with asking(tool.broker) as first:
+    with broker_client(tool.broker) as first:
         first.wait_for_leaders("slow", 1)
         for _ in range(30):
             assert first.produce("slow", batch_of([bytes(100_000)]), acks=1).error_code == 0

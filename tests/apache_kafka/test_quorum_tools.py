@@ -9,8 +9,8 @@ import pytest
 from kraftsim.cluster.processes import ProcessCluster
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path, shell_class_path
 from tests.apache_kafka.harness import dump_log, metadata_shell, run_tool
-from tests.apache_kafka.mixed import METADATA_LOG, cluster_of_ours, controllers_of, metadata_records, mixed_port, new_leader, wait_until
-from tests.cluster.asking import asking
+from tests.apache_kafka.mixed import METADATA_LOG, controllers_of, metadata_records, mixed_port, new_leader, our_cluster, wait_until
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import address_of
 from tests.node.controllers import CLUSTER_ID
 
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     """Two voters, a controller that can become one, a broker; skips without Java or Maven."""
     class_path()
     directory = tmp_path_factory.mktemp("tools") / "run"
-    with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, first_voters=2, settings=SNAPSHOTS_OFTEN) as running:
+    with our_cluster(directory, port=mixed_port(), controllers=3, brokers=1, first_voters=2, settings=SNAPSHOTS_OFTEN) as running:
         yield running
         running.require_running()
 
@@ -132,7 +132,7 @@ def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster)
     """kafka-dump-log with its metadata decoder reads both and finds every batch valid; kafka-metadata-shell opens the snapshot (KIP-630)."""
     shell_class_path()
     topic = "in-a-snapshot"
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         broker.create_topic(topic, 2)
         producer_id = broker.fresh_producer_id()
     snapshot = snapshot_with(cluster, topic.encode())

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from kraftsim.conformance.consumer_talk import ConsumerTalk, TalkingMember
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
 from kraftsim.core.groups.consumer.server_assignors import uuid_hash
 from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from tests.apache_kafka.harness import ApacheKafka
-from tests.core.consumers_lab import ConsumersLab, MadeTopics
+from tests.core.consumers_harness import ConsumersHarness, MadeTopics
 
 pytestmark = pytest.mark.interop
 Shares = dict[str, dict[str, tuple[int, ...]]]
@@ -50,10 +50,10 @@ def kafka(apache_kafka_4: ApacheKafka) -> Target:
 def test_server_assignors_assign_as_apache_kafka_does(kafka: Target, assignor: str, topics: dict[str, int], steps: str) -> None:
     made = with_distinct_buckets(kafka, topics)
     names = {topic.name: name for name, topic in made.items()}
-    with ConsumerTalk(kafka) as client:
-        members: dict[str, TalkingMember] = {}
+    with ConsumerGroupClient(kafka) as client:
+        members: dict[str, ConsumerMember] = {}
         theirs = KnownTopics(topics, {name: topic.topic_id for name, topic in made.items()})
-        harness = ConsumersLab(theirs)
+        harness = ConsumersHarness(theirs)
         for step in steps.split():
             member_id, _, wanted = step.removeprefix("-").partition(":")
             if step.startswith("-"):
@@ -100,7 +100,7 @@ class KnownTopics(MadeTopics):
         return next(name for name, known in self._ids.items() if known == topic_id)
 
 
-def settle(client: ConsumerTalk, members: dict[str, TalkingMember]) -> None:
+def settle(client: ConsumerGroupClient, members: dict[str, ConsumerMember]) -> None:
     """Let all members heartbeat until each has its target assignment."""
 
     def look() -> str:
@@ -111,7 +111,7 @@ def settle(client: ConsumerTalk, members: dict[str, TalkingMember]) -> None:
     settled(look, lambda state: state == "Stable", "a stable group")
 
 
-def described(client: ConsumerTalk) -> Shares:
+def described(client: ConsumerGroupClient) -> Shares:
     """Return the assignment of each member, by topic name."""
     group = client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0]
     return {

@@ -7,7 +7,7 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.conformance.marker_talk import TransactionAt, described_producer, read_at, seen
+from kraftsim.conformance.marker_client import TransactionAt, described_producer, read_at, seen
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path

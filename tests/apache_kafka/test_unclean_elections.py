@@ -13,9 +13,9 @@ from protocol.messages.k19_create_topics import CreatableReplicaAssignment, Crea
 from protocol.messages.k44_incremental_alter_configs import DELETE, SET, AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
 from protocol.schema import Message
-from tests.apache_kafka.controller_sessions import Session
+from tests.apache_kafka.controller_requests import Session
 from tests.apache_kafka.harness import ApacheKafka
-from tests.apache_kafka.test_large_decisions import FOLLOWER, LEADER, agreed, beats, registered
+from tests.apache_kafka.test_large_changes import FOLLOWER, LEADER, agreed, beats, registered
 from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller, session_with
 
 pytestmark = pytest.mark.interop

@@ -4,7 +4,7 @@ import pytest
 
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.config_facts import line_of
-from tests.apache_kafka.enum_answers import Case, answers
+from tests.apache_kafka.enum_responses import Case, answers
 from tests.conformance.secured import secured_apache_kafka, secured_kraftsim
 
 pytestmark = pytest.mark.interop

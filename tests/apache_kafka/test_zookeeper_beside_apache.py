@@ -32,8 +32,8 @@ from protocol.zookeeper.znodes import (
     WatchedPath,
 )
 from tests.apache_kafka.zookeeper import ApacheZookeeper
+from tests.node.raw_zookeeper_client import ZooKeeperClient, ZooKeeperResponse, word
 from tests.node.zookeeper_server import running_zookeeper
-from tests.node.zookeeper_talk import Told, ZookeeperTalk, word
 
 pytestmark = pytest.mark.interop
 
@@ -159,7 +159,7 @@ WEIGHTS = {
 }
 
 
-def shown(op_code: int, response: Told, sessions: dict[int, str]) -> tuple[object, ...]:
+def shown(op_code: int, response: ZooKeeperResponse, sessions: dict[int, str]) -> tuple[object, ...]:
     """Return a response without values that must differ: times and session ids."""
     cls = ANSWERS.get(op_code)
     body: object = response.body
@@ -177,14 +177,14 @@ def shown(op_code: int, response: Told, sessions: dict[int, str]) -> tuple[objec
 
 
 @contextmanager
-def two_clients(port: int) -> Iterator[tuple[list[ZookeeperTalk], dict[int, str]]]:
-    with ZookeeperTalk(port) as first, ZookeeperTalk(port) as second:
+def two_clients(port: int) -> Iterator[tuple[list[ZooKeeperClient], dict[int, str]]]:
+    with ZooKeeperClient(port) as first, ZooKeeperClient(port) as second:
         yield [first, second], {first.connected.session_id: "first", second.connected.session_id: "second"}
         for each in (first, second):
             each.ask(OpCode.CLOSE_SESSION)
 
 
-def play(port: int, seed: int) -> list[tuple[object, ...]]:
+def run(port: int, seed: int) -> list[tuple[object, ...]]:
     generator, answers = RequestGenerator(seed), []
     with two_clients(port) as (clients, sessions):
         clients[1].ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
@@ -198,9 +198,9 @@ def play(port: int, seed: int) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("seed", [1, 2, 6])
 def test_thousands_of_zookeeper_requests_get_the_same_responses(apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int) -> None:
-    theirs = play(apache_of_its_own.port, seed)
+    theirs = run(apache_of_its_own.port, seed)
     with running_zookeeper(tmp_path) as ours:
-        mine = play(ours.port, seed)
+        mine = run(ours.port, seed)
     for number, (their, my) in enumerate(zip(theirs, mine, strict=True)):
         assert my == their, f"request {number}, before it {theirs[max(0, number - 2) : number]}"
     assert len({answer[4] for answer in theirs}) > 7, "many error codes occurred"
@@ -209,7 +209,7 @@ def test_thousands_of_zookeeper_requests_get_the_same_responses(apache_of_its_ow
 def tree(port: int) -> dict[str, object]:
     """Return everything readable of all znodes, with sufficient permissions."""
     found: dict[str, object] = {}
-    with ZookeeperTalk(port) as client:
+    with ZooKeeperClient(port) as client:
         client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
         waiting = ["/"]
         while waiting:
@@ -279,7 +279,7 @@ async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZoo
 def with_sessions(port: int) -> None:
     """Create a tree of all kinds of znodes, including ephemeral ones of a session that stays open."""
     generator = RequestGenerator(7)
-    client = ZookeeperTalk(port, timeout_ms=40_000)
+    client = ZooKeeperClient(port, timeout_ms=40_000)
     client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
     for _ in range(REQUESTS // 2):
         op_code, body, version = generator.request()

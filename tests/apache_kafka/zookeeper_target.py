@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.apache_kafka.harness import _free_ports
-from tests.apache_kafka.migrating import Znodes, wait_for
+from tests.apache_kafka.migration_nodes import Znodes, wait_for
 from tests.apache_kafka.migration_run import their_controller
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.node.zookeeper_server import running_zookeeper

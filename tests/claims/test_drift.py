@@ -5,7 +5,7 @@ Figures of tests are compared in the tests themselves (the fixture `figures`); h
 
 import pytest
 
-from claims.play import CLAIMS, INTEROP, PLAYS, TEST
+from claims.checks import CHECKS, CLAIMS, INTEROP, TEST
 from claims.record import Measured, drift, read_record, unfounded
 from claims.recording import Recorder
 from claims.rows import ROWS
@@ -16,13 +16,13 @@ RECORD = read_record()
 def drift_of(name: str) -> list[str]:
     """Run it, and return a line for each figure that differs."""
     rows = [row.id for row in ROWS if name in row.checks]
-    found, stored = PLAYS[name].measure(), RECORD["checks"][name]["figures"]
+    found, stored = CHECKS[name].measure(), RECORD["checks"][name]["figures"]
     return [*drift(name, found, stored, rows), *unfounded(name, found, stored, rows)]
 
 
 def named(command: str) -> list[str]:
     """Measurements that a command repeats."""
-    return [name for name, measurement in PLAYS.items() if measurement.again == command]
+    return [name for name, measurement in CHECKS.items() if measurement.again == command]
 
 
 @pytest.mark.parametrize("name", named(TEST))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.clients.copying.clusters import Brokers, OurBrokers, our_brokers, their_brokers
-from tests.clients.copying.noting import note_copies
-from tests.clients.copying.story import Copying
-from tests.cluster.running import come_back, running_processes
+from tests.clients.transform_app.clusters import Brokers, OurBrokers, our_brokers, their_brokers
+from tests.clients.transform_app.event_log import log_outputs
+from tests.clients.transform_app.scenario import TransformApp
+from tests.cluster.running import restart_and_wait, running_processes
 
 GO_SOURCE = Path(__file__).parent / "franz_go"
 GO_SECONDS = 240
@@ -35,7 +35,7 @@ def restart_dead_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
         running: ProcessCluster = request.getfixturevalue("cluster")
         for name in running.spec.node_names:
             if running.is_down(name):
-                come_back(running, name)
+                restart_and_wait(running, name)
 
 
 @pytest.fixture
@@ -81,13 +81,13 @@ def copied() -> dict[Path, int]:
 
 
 @pytest.fixture
-def keep_copies(three_brokers: Brokers, copied: dict[Path, int]) -> Callable[[Copying], None]:
+def keep_outputs(three_brokers: Brokers, copied: dict[Path, int]) -> Callable[[TransformApp], None]:
     """Log the inputs and outputs in the event log of our run, for Spark; Apache Kafka has no event log."""
 
-    def keep(copying: Copying) -> None:
+    def keep(transform_app: TransformApp) -> None:
         if isinstance(three_brokers, OurBrokers):
-            note_copies(three_brokers.cluster, copying)
+            log_outputs(three_brokers.cluster, transform_app)
             run = three_brokers.cluster.directory.root
-            copied[run] = copied.get(run, 0) + len(copying.writer.acknowledged)
+            copied[run] = copied.get(run, 0) + len(transform_app.writer.acknowledged)
 
     return keep

@@ -5,7 +5,7 @@ import pytest
 from docs.clients_page import OURS, THEIRS, WORKS, kept, line_of
 from tests.clients.versions.brokers import ours
 from tests.clients.versions.catalogue import client
-from tests.clients.versions.matrix import ask, brought
+from tests.clients.versions.matrix import ask, installed
 
 LINES = ("2.3", "4.4")
 SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kafka-python 2.0.2", "kafka-python 2.2.21", "aiokafka 0.8.1")
@@ -15,7 +15,7 @@ SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kaf
 @pytest.mark.parametrize("line", LINES)
 def test_clients_of_many_releases_complete_their_tasks_on_kraftsim(line: str):
     """All of them, on all release lines, also with Apache Kafka: `make clients`."""
-    clients = brought([client(name) for name in SOME])
+    clients = installed([client(name) for name in SOME])
     cells = kept()
     expected = {each.name: cells[each.name][f"{OURS} {line}"] for each in clients}
     with ours(line) as bootstrap:

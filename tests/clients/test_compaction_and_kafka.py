@@ -18,7 +18,7 @@ from protocol.disk.transaction_index import parse_transaction_index
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.clients.test_disk_formats import WRONG
-from tests.node.compaction_lab import SEGMENTS, KeyedLog, opened, told
+from tests.node.compaction_harness import SEGMENTS, KeyedLog, observed, opened
 
 pytestmark = pytest.mark.interop
 TOPIC = "t"
@@ -86,7 +86,7 @@ def write(root: Path, seed: int) -> None:
         world = world_at(root, 1)
         keyed = KeyedLog(world, 0, SegmentSettings(segment_bytes=SEGMENTS.segment_bytes, index_interval_bytes=200))
         keyed.now_ms = world.clock.wall_ms() - 60_000
-        keyed.story(Random(seed), 150)
+        keyed.write_workload(Random(seed), 150)
         keyed.data(Random(seed), 2, transactional=False)
         keyed.snapshots.take(keyed.state, keyed.log.log_end_offset)
         keyed.log.seal()
@@ -103,9 +103,9 @@ def clean_here(root: Path, incarnation: int) -> int:
     async def clean() -> int:
         world = world_at(root, incarnation)
         keyed = await opened(world, None)
-        before = told(keyed.log)
+        before = observed(keyed.log)
         done = await keyed.clean(now_ms=world.clock.wall_ms())
-        assert told(keyed.log) == before
+        assert observed(keyed.log) == before
         keyed.snapshots.take(keyed.state, keyed.log.log_end_offset)
         keyed.log.close()
         world.close()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kraftsim.cluster.processes import ProcessCluster
 from protocol.compression import Compression
 from tests.clients.disks import batches_on_disk
-from tests.cluster.running import come_back, noted, wait_until_known
+from tests.cluster.running import logged_events, restart_and_wait, wait_until_known
 
 pytestmark = pytest.mark.interop
 SECONDS = 30.0
@@ -120,7 +120,7 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: 
     cluster.kill("broker-2")
     assert all(writer.is_alive() for writer in writers), "the kill must happen while records are produced"
     time.sleep(0.3)
-    come_back(cluster, "broker-2")
+    restart_and_wait(cluster, "broker-2")
     for writer in writers:
         writer.join(2 * SECONDS)
     assert left == dict.fromkeys(range(4), 0)
@@ -131,7 +131,7 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: 
         for partition in range(6):
             own = [int(message.value() or b"") for message in read if message.key() == b"%d" % name and message.partition() == partition]
             assert own == sorted(own)
-    appended = [event for event in noted(cluster.directory, "BatchAppended", "broker-*") if event["topic"] == topic]
+    appended = [event for event in logged_events(cluster.directory, "BatchAppended", "broker-*") if event["topic"] == topic]
     sequences = Counter((event["producer_id"], event["partition"], event["producer_epoch"], event["base_sequence"]) for event in appended)
     assert max(sequences.values()) == 1, "at most one append per sequence"
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kraftsim.cluster.processes import ProcessCluster
 from tests.apache_kafka.harness import QUICK_JVM, TOOLS, TOOLS_OF_4, java_command
 from tests.clients.test_groups import QUIET, SECONDS, ConfluentMember, committed, created, reading, shared, wait_for, write
-from tests.cluster.running import QUICK_SESSIONS, come_back, running_processes
+from tests.cluster.running import QUICK_SESSIONS, restart_and_wait, running_processes
 
 pytestmark = pytest.mark.interop
 SOON = {
@@ -64,7 +64,7 @@ def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(clus
             wait_for(lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over")
             wait_for(lambda: committed(cluster, group, topic) == 300, "what was read after that was not committed")
         finally:
-            come_back(cluster, name)
+            restart_and_wait(cluster, name)
 
 
 def test_the_java_consumer_reads_in_a_consumer_protocol_group(cluster: ProcessCluster, topic: str) -> None:

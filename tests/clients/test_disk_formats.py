@@ -17,7 +17,7 @@ from protocol.disk.meta_properties import parse_meta_properties
 from protocol.metadata.registry import parse_record
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log, run_tool
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import QUICK_SESSIONS, running_processes
 
 pytestmark = pytest.mark.interop
@@ -40,7 +40,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of a cluster of ours that was stopped cleanly, with several segments in every compression."""
     root = tmp_path_factory.mktemp("ours") / "run"
     with running_processes(root, settings={"log.segment.bytes": SEGMENT_BYTES}) as cluster:
-        with asking(cluster.bootstrap) as broker:
+        with broker_client(cluster.bootstrap) as broker:
             broker.create_topic(TOPIC)
         write(cluster.bootstrap)
     return root / "data"
@@ -124,7 +124,7 @@ def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, 
     replayed: list[RecordBatch] = []
     log = PartitionLog(world, TOPIC, 0)
     recovered = log.recover(lambda batch: replayed.append(RecordBatch(bytes(batch.view()))))
-    assert (recovered.next_offset, recovered.cut_bytes) == (2500, 0)
+    assert (recovered.next_offset, recovered.truncated_bytes) == (2500, 0)
     assert records_of(replayed) == EXPECTED
     assert len({batch.producer_id for batch in replayed}) == 5
     assert records_of(read_through(log)) == EXPECTED

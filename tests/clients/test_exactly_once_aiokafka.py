@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.clients.copying.clusters import Brokers
-from tests.clients.copying.readers import ByLibrdkafka
-from tests.clients.copying.story import Copying, python, trouble_of_every_kind
+from tests.clients.transform_app.clusters import Brokers
+from tests.clients.transform_app.readers import ByLibrdkafka
+from tests.clients.transform_app.scenario import TransformApp, inject_every_fault, python
 
 pytestmark = pytest.mark.interop
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies):
-    with Copying(three_brokers, "aiokafka", python("by_aiokafka"), ByLibrdkafka) as copying:
-        trouble_of_every_kind(copying)
-        keep_copies(copying)
+def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
+    with TransformApp(three_brokers, "aiokafka", python("by_aiokafka"), ByLibrdkafka) as transform_app:
+        inject_every_fault(transform_app)
+        keep_outputs(transform_app)

@@ -5,30 +5,30 @@ It exits at the end offsets of its start, and is restarted for the rest.
 
 import pytest
 
-from tests.clients.copying.clusters import PARTITIONS, Brokers
-from tests.clients.copying.java import copier
-from tests.clients.copying.readers import ByLibrdkafka
-from tests.clients.copying.story import Copying, trouble_of_every_kind
+from tests.clients.transform_app.clusters import PARTITIONS, Brokers
+from tests.clients.transform_app.java import transform_worker
+from tests.clients.transform_app.readers import ByLibrdkafka
+from tests.clients.transform_app.scenario import TransformApp, inject_every_fault
 
 pytestmark = pytest.mark.interop
 
 
-def test_in_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies):
+def test_in_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
     """With the member's generation in the transaction (KIP-447)."""
-    with Copying(three_brokers, "copier-group", copier(in_group=True), ByLibrdkafka) as copying:
-        trouble_of_every_kind(copying)
-        keep_copies(copying)
+    with TransformApp(three_brokers, "copier-group", transform_worker(in_group=True), ByLibrdkafka) as transform_app:
+        inject_every_fault(transform_app)
+        keep_outputs(transform_app)
 
 
-def test_without_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies):
+def test_without_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
     """One member for each partition, with a transactional id per partition."""
-    with Copying(three_brokers, "copier-alone", copier(in_group=False), ByLibrdkafka) as copying:
-        copying.begin(*map(str, range(PARTITIONS)))
-        copying.read_more(80)
-        copying.kill_member("0")
-        with copying.without(copying.transaction_coordinator(copying.transactional_id("1"))):
-            copying.read_more(80)
-        copying.kill_member("2")
-        copying.read_more(80)
-        copying.finish()
-        keep_copies(copying)
+    with TransformApp(three_brokers, "copier-alone", transform_worker(in_group=False), ByLibrdkafka) as transform_app:
+        transform_app.begin(*map(str, range(PARTITIONS)))
+        transform_app.read_more(80)
+        transform_app.kill_member("0")
+        with transform_app.without(transform_app.transaction_coordinator(transform_app.transactional_id("1"))):
+            transform_app.read_more(80)
+        transform_app.kill_member("2")
+        transform_app.read_more(80)
+        transform_app.finish()
+        keep_outputs(transform_app)

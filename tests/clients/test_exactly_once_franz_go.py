@@ -5,17 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.copying.clusters import Brokers
-from tests.clients.copying.readers import ByLibrdkafka
-from tests.clients.copying.story import Copying, trouble_of_every_kind
+from tests.clients.transform_app.clusters import Brokers
+from tests.clients.transform_app.readers import ByLibrdkafka
+from tests.clients.transform_app.scenario import TransformApp, inject_every_fault
 
 pytestmark = pytest.mark.interop
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies, franz_go: Path):
-    def command(copying: Copying, name: str) -> Sequence[str]:
-        return [str(franz_go), "copy", copying.bootstrap, copying.group, copying.input, copying.output, copying.transactional_id(name)]
+def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs, franz_go: Path):
+    def command(transform_app: TransformApp, name: str) -> Sequence[str]:
+        return [
+            str(franz_go),
+            "copy",
+            transform_app.bootstrap,
+            transform_app.group,
+            transform_app.input,
+            transform_app.output,
+            transform_app.transactional_id(name),
+        ]
 
-    with Copying(three_brokers, "franz-go", command, ByLibrdkafka) as copying:
-        trouble_of_every_kind(copying)
-        keep_copies(copying)
+    with TransformApp(three_brokers, "franz-go", command, ByLibrdkafka) as transform_app:
+        inject_every_fault(transform_app)
+        keep_outputs(transform_app)

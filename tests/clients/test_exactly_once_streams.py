@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.clients.copying.clusters import Brokers
-from tests.clients.copying.java import streams
-from tests.clients.copying.readers import ByLibrdkafka
-from tests.clients.copying.story import Command, Copying, trouble_of_every_kind
+from tests.clients.transform_app.clusters import Brokers
+from tests.clients.transform_app.java import streams
+from tests.clients.transform_app.readers import ByLibrdkafka
+from tests.clients.transform_app.scenario import Command, TransformApp, inject_every_fault
 
 pytestmark = pytest.mark.interop
 
@@ -16,7 +16,7 @@ def application() -> Command:
     return streams()
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies, application: Command):
-    with Copying(three_brokers, "streams", application, ByLibrdkafka) as copying:
-        trouble_of_every_kind(copying, goes_on_without=False)
-        keep_copies(copying)
+def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs, application: Command):
+    with TransformApp(three_brokers, "streams", application, ByLibrdkafka) as transform_app:
+        inject_every_fault(transform_app, continues_without=False)
+        keep_outputs(transform_app)

@@ -10,7 +10,7 @@ import pytest
 from kraftsim.cluster.processes import ProcessCluster
 from protocol.compression import Compression
 from tests.clients.disks import batches_on_disk
-from tests.cluster.running import come_back, create_topic, noted
+from tests.cluster.running import create_topic, logged_events, restart_and_wait
 
 pytestmark = pytest.mark.interop
 PARTITIONS, PRODUCERS, EACH = 3, 5, 2000
@@ -23,12 +23,12 @@ def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(fran
     writing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         give_up_at = time.monotonic() + 30
-        while sum(event["topic"] == topic for event in noted(cluster.directory, "BatchAppended", "broker-1")) < 20:
+        while sum(event["topic"] == topic for event in logged_events(cluster.directory, "BatchAppended", "broker-1")) < 20:
             assert time.monotonic() < give_up_at and writing.poll() is None
             time.sleep(0.02)
         cluster.kill("broker-1")
         assert writing.poll() is None, "the kill happens while records are produced"
-        come_back(cluster, "broker-1")
+        restart_and_wait(cluster, "broker-1")
         assert writing.communicate(timeout=60) == (f"written {PRODUCERS * EACH}\n", "")
     finally:
         writing.kill()

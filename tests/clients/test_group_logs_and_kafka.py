@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.conformance.consumer_talk import ConsumerTalk
-from kraftsim.conformance.group_talk import GroupTalk
-from kraftsim.conformance.k28_txn_offset_commit import settles, told
+from kraftsim.conformance.consumer_group_client import ConsumerGroupClient
+from kraftsim.conformance.group_client import GroupClient
+from kraftsim.conformance.k28_txn_offset_commit import fetched_offset, settles
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.transaction_talk import TransactionTalk
+from kraftsim.conformance.transaction_client import TransactionClient
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
@@ -40,9 +40,9 @@ class WrittenGroups:
 
     def __init__(self, target: Target, *, has_consumers: bool) -> None:
         self.topic = target.topic(partitions=5)
-        self.talk = GroupTalk(target)
+        self.talk = GroupClient(target)
         name, talk = self.topic.name, self.talk
-        committing, aborting, open_one = (TransactionTalk(target) for _ in range(3))
+        committing, aborting, open_one = (TransactionClient(target) for _ in range(3))
         for producer in (committing, aborting, open_one):
             producer.add_offsets(talk.group_id)
         with talk.peer() as peer:
@@ -57,7 +57,7 @@ class WrittenGroups:
         assert (settles(talk, name, 1), settles(talk, name, 3)) == (5, 4)
         self.consumers = ""
         if has_consumers:
-            with ConsumerTalk(target) as consumers:
+            with ConsumerGroupClient(target) as consumers:
                 member = consumers.member("a", self.topic)
                 member.join()
                 consumers.settle(member, wanted=[{self.topic.topic_id: (0, 1, 2, 3, 4)}])
@@ -66,7 +66,7 @@ class WrittenGroups:
     def offsets_at(self, target: Target) -> dict[int, tuple[int, int]]:
         """What a node returns about the group."""
         self.talk.target, self.talk.address = target, target.address
-        return {number: told(self.talk, self.topic.name, number) for number in EXPECTED}
+        return {number: fetched_offset(self.talk, self.topic.name, number) for number in EXPECTED}
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
@@ -97,7 +97,7 @@ def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_
         assert groups.offsets_at(target) == EXPECTED
     ours = tmp_path / "run" / "data" / "broker-1" / LOG
     with ApacheKafka(release, ONE_PARTITION) as kafka:
-        GroupTalk(Target(kafka.bootstrap))
+        GroupClient(Target(kafka.bootstrap))
         kafka.stop()
         theirs = kafka.data / LOG
         for file in [file for file in theirs.iterdir() if file.name != "partition.metadata"]:
@@ -106,7 +106,7 @@ def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_
             shutil.copy(log, theirs)
         kafka.start()
         target = Target(kafka.bootstrap)
-        again = GroupTalk(target)
+        again = GroupClient(target)
         wait_until_loaded(again)
         assert groups.offsets_at(target) == EXPECTED
         if groups.consumers:
@@ -117,7 +117,7 @@ def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_
             assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, groups.epoch, groups.epoch)
 
 
-def wait_until_loaded(client: GroupTalk) -> None:
+def wait_until_loaded(client: GroupClient) -> None:
     """Retry until the coordinator has loaded its log: heartbeats are answered before."""
     asked = OffsetFetchRequest(group_id=client.group_id, topics=None)
 

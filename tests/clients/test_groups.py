@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPart
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftsim.cluster.processes import ProcessCluster
-from tests.cluster.running import come_back, wait_until_known
+from tests.cluster.running import restart_and_wait, wait_until_known
 
 pytestmark = pytest.mark.interop
 SECONDS = 30.0
@@ -246,7 +246,7 @@ def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(clus
             wait_for(lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over")
             wait_for(lambda: committed(cluster, group, topic) == 300, "what was read after that was not committed")
         finally:
-            come_back(cluster, name)
+            restart_and_wait(cluster, name)
 
 
 def committed(cluster: ProcessCluster, group: str, topic: str) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.copying.clusters import PARTITIONS, Brokers, create_topics, wait_until_in_sync
-from tests.clients.copying.readers import ByLibrdkafka
+from tests.clients.transform_app.clusters import PARTITIONS, Brokers, create_topics, wait_until_in_sync
+from tests.clients.transform_app.readers import ByLibrdkafka
 
 pytestmark = pytest.mark.interop
 WRITERS = 3
@@ -68,7 +68,7 @@ def test_every_record_is_in_the_log_once(three_brokers: Brokers, client: str, wr
                 assert writer.poll() is None, "the kill happens while records are produced"
                 three_brokers.kill(broker_id)
                 time.sleep(0.5)
-                three_brokers.come_back(broker_id)
+                three_brokers.restart(broker_id)
                 wait_until_in_sync(three_brokers.bootstrap, topic)
             _, said = writer.communicate(timeout=SECONDS)
         finally:

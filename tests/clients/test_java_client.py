@@ -12,7 +12,7 @@ from protocol.compression import Compression
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import TOOLS, run_java, run_tool
 from tests.clients.disks import batches_on_disk
-from tests.cluster.running import come_back, create_topic, noted, wait_until_known
+from tests.cluster.running import create_topic, logged_events, restart_and_wait, wait_until_known
 
 pytestmark = pytest.mark.interop
 
@@ -84,12 +84,12 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: 
     for writer in writers:
         writer.start()
     give_up_at = time.monotonic() + 30
-    while sum(event["topic"] == topic for event in noted(cluster.directory, "BatchAppended", "broker-3")) < 20:
+    while sum(event["topic"] == topic for event in logged_events(cluster.directory, "BatchAppended", "broker-3")) < 20:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)
     cluster.kill("broker-3")
     assert any(writer.is_alive() for writer in writers), "the kill happened while records were produced"
-    come_back(cluster, "broker-3")
+    restart_and_wait(cluster, "broker-3")
     for writer in writers:
         writer.join(60)
     assert all(f"{each} records sent" in text for text in said) and len(said) == 3

@@ -7,11 +7,11 @@ import pytest
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
+from kraftsim.explore.run import run_request
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 from protocol.api_keys import ApiKey
-from tests.cluster.running import noted
+from tests.cluster.running import logged_events
 
 PRODUCE = int(ApiKey.PRODUCE)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -32,9 +32,9 @@ FAULTS = (
 def test_librdkafka_records_are_appended_once_under_network_faults(tmp_path: Path):
     """The invariants check the events; retries of appended batches were recognised as duplicates (KIP-98)."""
     request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.PROCESSES, seed=1, faults=FAULTS)
-    result = play_request(request, tmp_path / "run")
+    result = run_request(request, tmp_path / "run")
     assert (result.outcome, result.trouble) == ("ok", None), result.lines()
     assert {kind: bit for kind, (_, _, bit) in result.faults.items()} == {
         fault.kind: sum(each.kind == fault.kind for each in FAULTS) for fault in FAULTS
     }
-    assert sum(len(noted(RunDirectory(tmp_path / "run"), "DuplicateAnswered", name)) for name in BROKERS) >= 2
+    assert sum(len(logged_events(RunDirectory(tmp_path / "run"), "DuplicateAnswered", name)) for name in BROKERS) >= 2

@@ -15,8 +15,8 @@ from protocol.messages.k34_alter_replica_log_dirs import (
 from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka
-from tests.apache_kafka.second_directory import give_second_directory
-from tests.cluster.asking import Asker, asking, batch_of
+from tests.apache_kafka.second_directory import add_second_directory
+from tests.cluster.broker_client import BrokerClient, batch_of, broker_client
 from tests.cluster.running import QUICK_SESSIONS, running_processes
 
 pytestmark = pytest.mark.interop
@@ -35,7 +35,7 @@ def java() -> Iterator[None]:
 class LogDirSteps:
     """The description of one broker, with its directories named first and second."""
 
-    def __init__(self, broker: Asker, directories: dict[str, Path]) -> None:
+    def __init__(self, broker: BrokerClient, directories: dict[str, Path]) -> None:
         self.broker = broker
         self.paths = {name: str(path) for name, path in directories.items()}
         self.names = {path: name for name, path in self.paths.items()}
@@ -100,12 +100,12 @@ def directories_in(root: Path) -> dict[str, Path]:
 def test_two_log_directories_behave_as_in_apache_kafka(tmp_path: Path) -> None:
     ours = directories_in(tmp_path / "dirs")
     both = {"broker-1": {"log.dirs": f"{ours[FIRST]},{ours[SECOND]}"}}
-    with running_processes(tmp_path / "run", settings=SETTINGS, node_settings=both) as cluster, asking(cluster.bootstrap) as broker:
+    with running_processes(tmp_path / "run", settings=SETTINGS, node_settings=both) as cluster, broker_client(cluster.bootstrap) as broker:
         our_results = LogDirSteps(broker, ours).run()
     second = tmp_path / "second"
     with ApacheKafka(settings=SETTINGS) as apache:
         theirs = {FIRST: apache.data, SECOND: second, NOWHERE: tmp_path / "nowhere"}
-        give_second_directory(apache, second)
-        with asking(apache.bootstrap) as broker:
+        add_second_directory(apache, second)
+        with broker_client(apache.bootstrap) as broker:
             their_results = LogDirSteps(broker, theirs).run()
     assert our_results == their_results

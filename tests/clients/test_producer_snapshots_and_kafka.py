@@ -15,8 +15,8 @@ from protocol.errors import ErrorCode
 from protocol.records import Record
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.cluster.asking import Asker, asking
-from tests.cluster.running import QUICK_SESSIONS, address_of, come_back, running_processes
+from tests.cluster.broker_client import BrokerClient, broker_client
+from tests.cluster.running import QUICK_SESSIONS, address_of, restart_and_wait, running_processes
 
 pytestmark = pytest.mark.interop
 TOPIC, ADOPTED = "written", "adopted"
@@ -39,7 +39,7 @@ def batch_number(number: int, producer_id: int) -> bytes:
     return bytes(build_batch(records, producer_id=producer_id, producer_epoch=3, base_sequence=2 * number))
 
 
-def fill(broker: Asker, topic: str) -> None:
+def fill(broker: BrokerClient, topic: str) -> None:
     """Let two producers append alternately."""
     for number in range(BATCHES):
         for producer_id in PRODUCERS:
@@ -47,7 +47,7 @@ def fill(broker: Asker, topic: str) -> None:
             assert answer.error_code == ErrorCode.NONE, answer
 
 
-def only_the_last_batches_are_known(broker: Asker, topic: str) -> None:
+def only_the_last_batches_are_known(broker: BrokerClient, topic: str) -> None:
     """The last batch of each producer is acknowledged with its offset; the one before it is unknown; the next one is appended."""
     for place, producer_id in enumerate(PRODUCERS):
         again = broker.produce(topic, batch_number(BATCHES - 1, producer_id))
@@ -71,11 +71,11 @@ def replace_content(theirs: Path, ours: Path) -> None:
 def test_producer_snapshots_are_interchangeable_with_apache_kafka(tmp_path: Path) -> None:
     """Both are stopped cleanly, and each gets the partition that the other wrote."""
     with ApacheKafka(settings=SETTINGS) as apache, running_processes(tmp_path / "run", settings=SETTINGS) as cluster:
-        with asking(cluster.bootstrap) as ours:
+        with broker_client(cluster.bootstrap) as ours:
             for topic in (TOPIC, ADOPTED):
                 ours.create_topic(topic)
             fill(ours, TOPIC)
-        with asking(apache.bootstrap) as theirs:
+        with broker_client(apache.bootstrap) as theirs:
             for topic in (TOPIC, ADOPTED):
                 theirs.create_topic(topic)
             fill(theirs, TOPIC)
@@ -93,7 +93,7 @@ def test_producer_snapshots_are_interchangeable_with_apache_kafka(tmp_path: Path
         replace_content(our_data / f"{TOPIC}-0", apache.data / f"{ADOPTED}-0")
         replace_content(apache.data / f"{TOPIC}-0", our_data / f"{ADOPTED}-0")
         apache.start()
-        come_back(cluster, "broker-1")
-        with asking(apache.bootstrap) as theirs, asking(address_of(cluster, "broker-1")) as ours:
+        restart_and_wait(cluster, "broker-1")
+        with broker_client(apache.bootstrap) as theirs, broker_client(address_of(cluster, "broker-1")) as ours:
             only_the_last_batches_are_known(theirs, ADOPTED)
             only_the_last_batches_are_known(ours, ADOPTED)

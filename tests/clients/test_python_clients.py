@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from kraftsim.cluster.processes import ProcessCluster
 from protocol.compression import Compression
 from tests.clients.disks import batches_on_disk
-from tests.cluster.running import come_back, wait_until_known
+from tests.cluster.running import restart_and_wait, wait_until_known
 
 pytestmark = pytest.mark.interop
 SECONDS = 30.0
@@ -118,7 +118,7 @@ def test_kafka_python_writes_and_reads_everything_once(cluster: ProcessCluster, 
     half_way.wait(SECONDS)
     if idempotent:
         cluster.kill("broker-3")
-        come_back(cluster, "broker-3")
+        restart_and_wait(cluster, "broker-3")
     for writer in writers:
         writer.join(2 * SECONDS)
     assert all(future.succeeded() for future in futures)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.conformance.marker_talk import end_at, read_at, seen
+from kraftsim.conformance.marker_client import end_at, read_at, seen
 from kraftsim.conformance.target import Target, Topic
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ from protocol.messages.k01_fetch import READ_UNCOMMITTED
 from protocol.records import Record
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.cluster.running import QUICK_SESSIONS, come_back, running_processes
+from tests.cluster.running import QUICK_SESSIONS, restart_and_wait, running_processes
 
 pytestmark = pytest.mark.interop
 SETTINGS = {**QUICK_SESSIONS, "log.segment.bytes": "300", "transaction.partition.verification.enable": "false"}
@@ -129,7 +129,7 @@ def test_transaction_state_on_disk_is_interchangeable(tmp_path: Path) -> None:
         replace_content(ours / f"{WRITTEN}-0", theirs / f"{ADOPTED}-0")
         replace_content(theirs / f"{WRITTEN}-0", ours / f"{ADOPTED}-0")
         apache.start()
-        come_back(cluster, "broker-1")
+        restart_and_wait(cluster, "broker-1")
         for address in (apache.bootstrap, cluster.bootstrap):
             for topic in (ADOPTED, WRITTEN):
                 Place(address, topic).check_continues()

@@ -18,10 +18,10 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.schema import Message
-from tests.cluster.asking import asking, batch_of
+from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.running import address_of, create_topic
-from tests.inspect.packets import Talk, pcap
-from tests.inspect.talks import identities, read
+from tests.inspect.conversations import identities, read
+from tests.inspect.packets import Conversation, pcap
 
 pytestmark = pytest.mark.interop
 RECORDS = 300
@@ -59,9 +59,9 @@ def converse(address: str, asked: list[tuple[Message, int]]) -> list[tuple[bool,
 
 def capture(carried: list[tuple[bool, bytes]]) -> bytes:
     """Return a conversation as a capture file."""
-    conversation = Talk()
+    conversation = Conversation()
     for is_answer, data in carried:
-        conversation.say(data, from_client=not is_answer)
+        conversation.send(data, from_client=not is_answer)
     return pcap(conversation.packets)
 
 
@@ -70,7 +70,7 @@ def test_tshark_dissects_every_frame_without_errors(cluster: ProcessCluster, top
         pytest.skip("no tshark on the search path")
     create_topic(cluster, topic, 1)
     leader = next(name for name in cluster.spec.broker_names if (cluster.directory.data(name) / f"{topic}-0").exists())
-    with asking(address_of(cluster, leader)) as broker:
+    with broker_client(address_of(cluster, leader)) as broker:
         assert broker.produce(topic, batch_of([b"first"])).error_code == 0
     asked = questions(topic)
     file = tmp_path / "conversation.pcap"

@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode
-from kraftsim.explore.over_sockets import play_over_sockets
+from kraftsim.explore.over_sockets import run_over_sockets
 from kraftsim.explore.request import RunRequest
 from tests.clients.versions.upgrading import BY_NAME, COPIERS, FORGETFUL, WRITERS, Journey
 
@@ -25,7 +25,7 @@ JOURNEYS = (
         first="2.3",
         on_zookeeper=("2.8", "3.2", "3.9"),
         writers=tuple(name for name in WRITERS if name not in FORGETFUL),
-        copiers=tuple(name for name in COPIERS if name not in FORGETFUL),
+        transform_workers=tuple(name for name in COPIERS if name not in FORGETFUL),
         by_name=BY_NAME,
     ),
     Journey(
@@ -34,7 +34,7 @@ JOURNEYS = (
         first="3.9",
         migrates=True,
         on_kraft=("4.4",),
-        copiers=(*COPIERS, "java 4.4.0"),
+        transform_workers=(*COPIERS, "java 4.4.0"),
     ),
 )
 
@@ -45,11 +45,11 @@ def test_old_clients_lose_nothing_and_see_only_retriable_errors(journey: Journey
     kept = os.environ.get("KRAFTSIM_CLIENT_UPGRADES_OUT")
     directory = RunDirectory((Path(kept) if kept else tmp_path) / journey.name)
     journey.logs = directory.root / "logs"
-    result = play_over_sockets(RunRequest(scenario=journey.scenario(), mode=Mode.PROCESSES, seed=1), directory)
-    (at_work,) = journey.found
+    result = run_over_sockets(RunRequest(scenario=journey.scenario(), mode=Mode.PROCESSES, seed=1), directory)
+    (workload,) = journey.found
     print(
-        f"{journey.name}: {result.seconds:.0f} s, {len(at_work.acknowledged)} inputs, {at_work.copied.total()} outputs; "
-        f"errors: {at_work.error_summary()}"
+        f"{journey.name}: {result.seconds:.0f} s, {len(workload.acknowledged)} inputs, {workload.copied.total()} outputs; "
+        f"errors: {workload.error_summary()}"
     )
-    assert result.outcome == "ok", "\n".join([*result.lines(), at_work.error_summary()])
+    assert result.outcome == "ok", "\n".join([*result.lines(), workload.error_summary()])
     assert {name for name, verdict in result.verdicts.items() if verdict.startswith("violated")} == set()

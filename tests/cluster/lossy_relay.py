@@ -41,7 +41,7 @@ class LossyRelay:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset the counters."""
         self._answers = self.lost = 0
 

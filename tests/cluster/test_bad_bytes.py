@@ -11,7 +11,7 @@ import pytest
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.conformance.peer import Peer, framed
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.cluster.running import address_of, noted, running_processes
+from tests.cluster.running import address_of, logged_events, running_processes
 
 NODES = ("broker-1", "controller-101")
 MEGABYTE = 1 << 20
@@ -106,5 +106,5 @@ def still_answers(cluster: ProcessCluster, node: str) -> None:
 
 
 def closed_with_reason(cluster: ProcessCluster, node: str) -> list[str]:
-    closed = noted(cluster.directory, "ConnectionClosed", node)
+    closed = logged_events(cluster.directory, "ConnectionClosed", node)
     return [event["reason"] for event in closed if event["listener"] != "outbound" and event["reason"] != "peer"]

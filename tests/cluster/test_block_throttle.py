@@ -13,8 +13,8 @@ from kraftsim.conformance.peer import CLIENT_ID, Peer
 from protocol.errors import ErrorCode
 from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, OpData, QuotaAlteration
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from tests.cluster.asking import asking
-from tests.cluster.running import noted
+from tests.cluster.broker_client import broker_client
+from tests.cluster.running import logged_events
 
 PERCENT = 0.05
 SECONDS = 2.0
@@ -57,9 +57,9 @@ def limit(broker: Peer, percent: float | None) -> None:
 def test_a_client_above_request_percentage_is_served_then_throttled(kraftsim_cluster: EmbeddedCluster, figures):
     """730-12: blocks are never refused because of the quota, as in Apache Kafka; error responses do not count."""
     node = kraftsim_cluster.spec.node(kraftsim_cluster.spec.controller_names[0])
-    with asking(kraftsim_cluster.bootstrap) as broker, Peer.at(f"{node.host}:{node.port}") as controller:
+    with broker_client(kraftsim_cluster.bootstrap) as broker, Peer.at(f"{node.host}:{node.port}") as controller:
         broker.fresh_producer_id()
-        epoch = noted(kraftsim_cluster.directory, "BrokerRegistered", node.name)[0]["broker_epoch"]
+        epoch = logged_events(kraftsim_cluster.directory, "BrokerRegistered", node.name)[0]["broker_epoch"]
         unlimited = looped(controller, epoch)
         limit(broker.peer, PERCENT)
         limited = looped(controller, epoch)

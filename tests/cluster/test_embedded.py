@@ -21,8 +21,8 @@ from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.node.config import NodeConfig
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.errors import ErrorCode
-from tests.cluster.asking import asking, batch_of
-from tests.cluster.running import QUICK_SESSIONS, noted
+from tests.cluster.broker_client import batch_of, broker_client
+from tests.cluster.running import QUICK_SESSIONS, logged_events
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
 
 def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(kraftsim_cluster: EmbeddedCluster):
     """The nodes have their own thread and event loop: a blocking client cannot deadlock them."""
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
         assert broker.produce("t", batch_of([b"one", b"two"])).base_offset == 0
         assert broker.values("t") == [b"one", b"two"]
@@ -88,7 +88,7 @@ async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_cluster: EmbeddedCluster):
     """Producer state survives a kill: it is rebuilt from the log (KIP-98)."""
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()
         five = batch_of([b"%d" % number for number in range(5)], producer_id=producer_id, base_sequence=0)
@@ -97,7 +97,7 @@ def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_c
     assert kraftsim_cluster.is_down("broker-1")
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         answers = [
             broker.produce("t", five),
             broker.produce("t", batch_of([b"too late"], producer_id=producer_id, base_sequence=6)),
@@ -112,7 +112,7 @@ def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_c
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: EmbeddedCluster):
     """Blocks are in the metadata log before a broker receives them; the next controller continues after the last one (KIP-730)."""
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         first = broker.fresh_producer_id()
         kraftsim_cluster.kill("controller-101")
         assert broker.fresh_producer_id() == first + 1, "the broker still has its block"
@@ -120,7 +120,7 @@ def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: Em
     kraftsim_cluster.kill("broker-1")
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         assert broker.fresh_producer_id() // 1000 > first // 1000, "the id is of a later block"
 
 
@@ -142,7 +142,7 @@ def test_a_broker_killed_during_startup_starts_the_next_time(kraftsim_cluster: E
 
 def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_cluster_factory: ClusterFactory):
     cluster = kraftsim_cluster_factory()
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
     cluster.stop()
     cluster.stop()
@@ -154,11 +154,11 @@ def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_clu
 
 def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path):
     directory = RunDirectory(tmp_path / "run")
-    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster, asking(cluster.bootstrap) as broker:
+    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster, broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
         broker.produce("t", batch_of([b"value"]))
-    assert [event["topic"] for event in noted(directory, "BatchAppended", "broker-1")] == ["t"]
-    assert len(noted(directory, "NodeStopped", "broker-1")) == len(noted(directory, "NodeStopped", "controller-101")) == 1
+    assert [event["topic"] for event in logged_events(directory, "BatchAppended", "broker-1")] == ["t"]
+    assert len(logged_events(directory, "NodeStopped", "broker-1")) == len(logged_events(directory, "NodeStopped", "controller-101")) == 1
     assert (directory.data("broker-1") / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
@@ -182,7 +182,7 @@ def test_a_port_in_use_is_reported_before_anything_starts(kraftsim_cluster: Embe
 
 def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(kraftsim_cluster: EmbeddedCluster):
     """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits group.initial.rebalance.delay.ms."""
-    with asking(kraftsim_cluster.bootstrap) as broker:
+    with broker_client(kraftsim_cluster.bootstrap) as broker:
         answer = broker.init_producer_id()
     assert answer.error_code == ErrorCode.NONE, "at the first request"
     assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "0"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.field_schedule import FieldSchedule
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.socket_fault_schedule import FieldSchedule
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.events.runs import FaultArmed, FaultBit, FaultEnded, FaultFired
+from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, FaultTookEffect
 from kraftsim.faults.fault import FAULTS, SIM, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
 from kraftsim.node.clients import InitProducerIdClient
@@ -113,13 +113,13 @@ async def traffic(running: Running) -> AsyncIterator[None]:
             await client.close()
             await asyncio.sleep(0.02)
 
-    asking = asyncio.ensure_future(ask())
+    broker_client = asyncio.ensure_future(ask())
     try:
         yield
     finally:
-        asking.cancel()
+        broker_client.cancel()
         with suppress(asyncio.CancelledError):
-            await asking
+            await broker_client
 
 
 async def injected(running: Running, fault: Fault) -> list[Event]:
@@ -129,8 +129,8 @@ async def injected(running: Running, fault: Fault) -> list[Event]:
     async with traffic(running):
         schedule.inject()
         async with asyncio.timeout(SECONDS):
-            await schedule.played_out()
-            await schedule.mend()
+            await schedule.finished()
+            await schedule.heal()
             await running.cluster.answering(timeout_seconds=SECONDS)
     await schedule.close()
     return events
@@ -160,5 +160,5 @@ def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path
 def assert_effective(running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]) -> None:
     events = running.loop.run_until_complete(injected(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
     kinds = [type(event) for event in events]
-    assert kinds[:2] == [FaultArmed, FaultFired] and FaultBit in kinds, events
+    assert kinds[:2] == [FaultArmed, FaultInjected] and FaultTookEffect in kinds, events
     assert kinds[-1] == FaultEnded

@@ -15,9 +15,9 @@ from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode
-from tests.cluster.asking import asking, batch_of
+from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.lossy_relay import LossyRelay
-from tests.cluster.running import address_of, behind, come_back, noted, running_processes
+from tests.cluster.running import address_of, behind_relay, logged_events, restart_and_wait, running_processes
 
 BROKER = "broker-1"
 
@@ -44,7 +44,7 @@ async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(cluster: 
                 await asyncio.sleep(0.001)
 
     writing = asyncio.ensure_future(write())
-    while len(noted(cluster.directory, "BatchAppended", BROKER)) < 20:
+    while len(logged_events(cluster.directory, "BatchAppended", BROKER)) < 20:
         await asyncio.sleep(0.005)
     assert not writing.done(), "the kill must happen while records are produced"
     cluster.kill(BROKER)
@@ -74,29 +74,31 @@ def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
         await producer.close()
         world.close()
 
-    with LossyRelay() as relay, behind(relay, tmp_path / "run") as lossy, asking(lossy.bootstrap) as broker:
+    with LossyRelay() as relay, behind_relay(relay, tmp_path / "run") as lossy, broker_client(lossy.bootstrap) as broker:
         broker.create_topic("t")
         asyncio.run(write(relay.port))
         assert broker.values("t") == [b"%d" % number for number in range(1500)]
         assert relay.lost > 2
-        assert len(noted(lossy.directory, "DuplicateAnswered", BROKER)) >= relay.lost
+        assert len(logged_events(lossy.directory, "DuplicateAnswered", BROKER)) >= relay.lost
 
 
 def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(cluster: ProcessCluster):
     """Producer state is rebuilt from the log at recovery: a retry with the same sequence returns the original offset."""
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("doubled")
         producer_id = broker.fresh_producer_id()
         batch = batch_of([b"a", b"b"], producer_id=producer_id, base_sequence=0)
         assert broker.produce("doubled", batch).base_offset == 0
     cluster.kill(BROKER)
-    come_back(cluster, BROKER)
-    with asking(cluster.bootstrap) as broker:
+    restart_and_wait(cluster, BROKER)
+    with broker_client(cluster.bootstrap) as broker:
         again = broker.produce("doubled", batch)
         assert (ErrorCode(again.error_code), again.base_offset) == (ErrorCode.NONE, 0)
         assert broker.values("doubled") == [b"a", b"b"]
         assert broker.fresh_producer_id() > producer_id
-    assert [event["producer_id"] for event in noted(cluster.directory, "DuplicateAnswered", BROKER) if event["topic"] == "doubled"] == [producer_id]
+    assert [event["producer_id"] for event in logged_events(cluster.directory, "DuplicateAnswered", BROKER) if event["topic"] == "doubled"] == [
+        producer_id
+    ]
 
 
 def torn(last: bytes) -> bytes:
@@ -118,7 +120,7 @@ def noise(last: bytes) -> bytes:
 def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: ProcessCluster, damage: Callable[[bytes], bytes]):
     """Everything after the last valid batch is truncated and counted, and the next batch gets its offset."""
     topic = f"tail-{damage.__name__}"
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         broker.create_topic(topic)
         broker.produce(topic, batch_of([b"kept"]))
     cluster.kill(BROKER)
@@ -126,18 +128,18 @@ def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: Proces
     whole = segment.read_bytes()
     tail = damage(batch_of([b"lost"]))
     segment.write_bytes(whole + tail)
-    come_back(cluster, BROKER)
-    recovered = [event for event in noted(cluster.directory, "LogRecovered", BROKER) if event["topic"] == topic and event["cut_bytes"]]
-    assert [(event["cut_bytes"], event["next_offset"], event["clean"]) for event in recovered] == [(len(tail), 1, False)]
+    restart_and_wait(cluster, BROKER)
+    recovered = [event for event in logged_events(cluster.directory, "LogRecovered", BROKER) if event["topic"] == topic and event["truncated_bytes"]]
+    assert [(event["truncated_bytes"], event["next_offset"], event["clean"]) for event in recovered] == [(len(tail), 1, False)]
     assert segment.read_bytes() == whole
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         assert broker.produce(topic, batch_of([b"next"])).base_offset == 1
         assert broker.values(topic) == [b"kept", b"next"]
 
 
 def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster):
     """Its log is flushed before a response: topics, brokers and producer-id blocks are recovered (KIP-631, KIP-730)."""
-    with asking(cluster.bootstrap) as broker:
+    with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("before")
         last_known = broker.fresh_producer_id()
         cluster.kill("controller-101")
@@ -145,12 +147,12 @@ def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster)
         cluster.restart("controller-101")
         broker.create_topic("after")
     cluster.kill(BROKER)
-    come_back(cluster, BROKER)
-    with asking(cluster.bootstrap) as broker:
+    restart_and_wait(cluster, BROKER)
+    with broker_client(cluster.bootstrap) as broker:
         assert broker.values("before") == [b"meanwhile"]
         assert broker.values("after") == []
         assert broker.fresh_producer_id() > last_known
-    blocks = [event["first_producer_id"] for event in noted(cluster.directory, "ProducerIdBlockAllocated", "controller-101")]
+    blocks = [event["first_producer_id"] for event in logged_events(cluster.directory, "ProducerIdBlockAllocated", "controller-101")]
     assert blocks == [1000 * number for number in range(len(blocks))]
 
 
@@ -165,15 +167,15 @@ def test_a_crashed_node_is_detected_and_its_output_is_shown(tmp_path: Path):
 
 def test_a_clean_shutdown_is_detected_at_the_next_start(tmp_path: Path):
     """Kafka's .kafka_cleanshutdown file: logs need no recovery (KIP-966)."""
-    with running_processes(tmp_path / "run") as first, asking(first.bootstrap) as broker:
+    with running_processes(tmp_path / "run") as first, broker_client(first.bootstrap) as broker:
         broker.create_topic("t")
         broker.produce("t", batch_of([b"value"]))
     assert (first.directory.data(BROKER) / ".kafka_cleanshutdown").exists()
     first.directory.properties(BROKER).chmod(0o644)
     with running_processes(tmp_path / "run") as second:
-        with asking(second.bootstrap) as broker:
+        with broker_client(second.bootstrap) as broker:
             assert broker.values("t") == [b"value"]
-        recovered = noted(second.directory, "LogRecovered", BROKER, incarnation=2)
+        recovered = logged_events(second.directory, "LogRecovered", BROKER, incarnation=2)
         assert [event["clean"] for event in recovered if event["topic"] == "t"] == [True]
         modes = {path.name: path.stat().st_mode & 0o777 for path in (second.directory.root / "config").glob("*.properties")}
         assert modes == {f"{name}.properties": 0o600 for name in second.nodes}, "they may hold passwords"

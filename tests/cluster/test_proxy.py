@@ -15,27 +15,27 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
-from kraftsim.cluster.field_of_cluster import FieldOfCluster, NoProxy
-from kraftsim.cluster.field_schedule import FieldSchedule, can_play, follows_frames, wants_proxy
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.cluster.proxy.door import Door
+from kraftsim.cluster.proxy.control import ProxyClient
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.cluster.socket_fault_schedule import FieldSchedule, can_inject, follows_frames, wants_proxy
 from kraftsim.cluster.spec import HAS_OUTGOING_NETWORK, LOOPBACK, ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.core.clients.producer_steps import ProducerSettings
-from kraftsim.events.runs import FaultBit
+from kraftsim.events.runs import FaultTookEffect
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.field import CLIENTS, Condition, links_of
 from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
 from kraftsim.node.clients import ProducerClient, ReaderClient
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey
-from tests.cluster.running import QUICK_SESSIONS, noted
+from tests.cluster.running import QUICK_SESSIONS, logged_events
 
 BROKER, CONTROLLER = "broker-1", "controller-101"
 PRODUCE = int(ApiKey.PRODUCE)
@@ -51,27 +51,27 @@ async def behind_proxy(directory: Path, *, brokers: int = 1, **options: int) -> 
 
 async def until_logged(cluster: ProcessCluster, kind: str, node: str, times: int) -> None:
     async with asyncio.timeout(SECONDS):
-        while len(noted(cluster.directory, kind, node)) < times:
+        while len(logged_events(cluster.directory, kind, node)) < times:
             await asyncio.sleep(0.02)
 
 
 async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_path: Path):
     """One direction of one link is enough; clients still reach the broker, and delayed bytes are counted (KIP-631)."""
     async with behind_proxy(tmp_path) as cluster:
-        field = FieldOfCluster(cluster)
+        field = ClusterFaultDriver(cluster)
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
         await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         await wait_until_answering([(cluster.spec.host, cluster.spec.port)], brokers=0)
         effect = await field.lift(number)
         assert effect.touched_bytes > 0 and effect.connections >= 1
         await until_logged(cluster, "BrokerUnfenced", CONTROLLER, 2)
-        assert len(noted(cluster.directory, "NodeStarted", BROKER)) == 1, "it never went down"
+        assert len(logged_events(cluster.directory, "NodeStarted", BROKER)) == 1, "it never went down"
         await field.close()
 
 
 async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path):
     async with behind_proxy(tmp_path) as cluster:
-        field = FieldOfCluster(cluster)
+        field = ClusterFaultDriver(cluster)
         assert await field.pause(BROKER) and not await field.pause(BROKER)
         async with asyncio.timeout(SECONDS):
             while psutil.Process(cluster.pid(BROKER)).status() != psutil.STATUS_STOPPED:
@@ -80,14 +80,14 @@ async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path):
         assert await field.resume(BROKER) and not await field.resume(BROKER)
         await until_logged(cluster, "BrokerUnfenced", CONTROLLER, 2)
         await field.close()
-    assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
+    assert len(logged_events(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
 async def test_a_cluster_with_a_paused_node_stops_cleanly(tmp_path: Path):
     """A stopped process does not handle SIGTERM."""
     async with behind_proxy(tmp_path) as cluster:
         await cluster.pause_node(BROKER)
-    assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
+    assert len(logged_events(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
 async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_path: Path):
@@ -103,7 +103,7 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
     async with behind_proxy(tmp_path / "run") as cluster:
         bootstrap = [(cluster.spec.host, cluster.spec.port)]
         await create_topic(bootstrap, "t", 1)
-        schedule = FieldSchedule(cluster, faults, lambda event: effects.append(event.effect) if isinstance(event, FaultBit) else None)
+        schedule = FieldSchedule(cluster, faults, lambda event: effects.append(event.effect) if isinstance(event, FaultTookEffect) else None)
         schedule.inject()
         await asyncio.sleep(0.2)
         world = real_world(run="r", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
@@ -114,7 +114,7 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
             assert await writer.flush(SECONDS) == 0
         await writer.close()
         async with asyncio.timeout(SECONDS):
-            await schedule.played_out()
+            await schedule.finished()
         await schedule.close()
         reader = ReaderClient(world, bootstrap=bootstrap, client_id="reader")
         read = await reader.read_all("t", [0])
@@ -122,14 +122,14 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
         world.close()
     assert [record.value for record in read] == [b"%d" % number for number in range(60)]
     assert len(effects) == len(cuts) and all(effect.startswith("a frame of") for effect in effects)
-    assert len(noted(cluster.directory, "DuplicateAnswered", BROKER)) == sum(after_bytes >= 0 for after_bytes in cuts.values())
+    assert len(logged_events(cluster.directory, "DuplicateAnswered", BROKER)) == sum(after_bytes >= 0 for after_bytes in cuts.values())
 
 
 async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path: Path):
     """A condition on one client does not affect others; one on all clients does not affect nodes."""
     async with behind_proxy(tmp_path) as cluster:
         assert cluster.proxy is not None
-        control = await Door.at(cluster.proxy.door, cluster.proxy.secret)
+        control = await ProxyClient.at(cluster.proxy.door, cluster.proxy.secret)
         nodes = cluster.spec.node_names
 
         async def answered(client_id: str) -> bool:
@@ -152,7 +152,7 @@ async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path
         all_clients = await control.impose([(CLIENTS, BROKER)], Condition(holds=True))
         assert not await answered("other")
         assert (await control.lift(all_clients)).touched_bytes > 0
-        assert not noted(cluster.directory, "BrokerFenced", CONTROLLER)
+        assert not logged_events(cluster.directory, "BrokerFenced", CONTROLLER)
         assert await control.lift_all() == 0
         await control.close()
 
@@ -162,11 +162,11 @@ async def test_nodes_without_own_addresses_are_identified_by_client_id(tmp_path:
     monkeypatch.setattr("kraftsim.cluster.spec.HAS_OUTGOING_NETWORK", False)
     async with behind_proxy(tmp_path, brokers=2) as cluster:
         assert cluster.spec.node(BROKER).outgoing_host is None
-        field = FieldOfCluster(cluster)
+        field = ClusterFaultDriver(cluster)
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
         await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         assert (await field.lift(number)).touched_bytes > 0
-        assert {event["broker_id"] for event in noted(cluster.directory, "BrokerFenced", CONTROLLER)} == {1}
+        assert {event["broker_id"] for event in logged_events(cluster.directory, "BrokerFenced", CONTROLLER)} == {1}
         await field.close()
 
 
@@ -188,10 +188,10 @@ async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: 
 async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
     spec = ClusterSpec(brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS)
     async with EmbeddedCluster(spec, RunDirectory(tmp_path)) as cluster:
-        field = FieldOfCluster(cluster)
+        field = ClusterFaultDriver(cluster)
         number = await field.impose([(BROKER, CONTROLLER), (CONTROLLER, BROKER)], Condition(holds=True))
         async with asyncio.timeout(SECONDS):
-            while not noted(cluster.directory, "BrokerFenced", CONTROLLER):
+            while not logged_events(cluster.directory, "BrokerFenced", CONTROLLER):
                 await asyncio.sleep(0.02)
         assert (await field.lift(number)).touched_bytes > 0
         await field.close()
@@ -201,7 +201,7 @@ async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
 async def test_without_a_proxy_network_faults_are_refused():
     cluster = ProcessCluster(ClusterSpec(), RunDirectory(Path()))
     with pytest.raises(NoProxy):
-        await FieldOfCluster(cluster).impose([(BROKER, CONTROLLER)], Condition(holds=True))
+        await ClusterFaultDriver(cluster).impose([(BROKER, CONTROLLER)], Condition(holds=True))
 
 
 @pytest.fixture
@@ -237,17 +237,17 @@ def test_a_proxy_exits_with_its_parent_process(orphan: subprocess.Popen[bytes], 
 
 def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports():
     """Brokers advertise the proxy, voters are addressed through it, and on Linux each node connects from its own address."""
-    plain, behind = (ClusterSpec(port=20000, behind_proxy=each) for each in (False, True))
-    assert behind.bootstrap == plain.bootstrap
-    for name in behind.node_names:
-        node = behind.node(name)
+    plain, behind_relay = (ClusterSpec(port=20000, behind_proxy=each) for each in (False, True))
+    assert behind_relay.bootstrap == plain.bootstrap
+    for name in behind_relay.node_names:
+        node = behind_relay.node(name)
         assert (node.host, node.port) == (plain.node(name).host, plain.node(name).port)
         assert (node.listens_host, node.listens_port) == (LOOPBACK, node.port + 200)
         assert node.properties["listeners"].endswith(f"{LOOPBACK}:{node.port + 200}")
         assert node.properties["advertised.listeners"].endswith(f"{node.host}:{node.port}")
         assert node.properties["controller.quorum.voters"] == plain.node(name).properties["controller.quorum.voters"]
     if HAS_OUTGOING_NETWORK:
-        assert len({behind.node(name).properties["kraftsim.outgoing.host"] for name in behind.node_names}) == len(behind.node_names)
+        assert len({behind_relay.node(name).properties["kraftsim.outgoing.host"] for name in behind_relay.node_names}) == len(behind_relay.node_names)
     assert "kraftsim.outgoing.host" not in plain.node(BROKER).properties
 
 
@@ -271,7 +271,7 @@ TIMED = AtTime(at_ms=1)
 )
 def test_requirements_of_fault_kinds_over_sockets(fault: Fault, mode: str, verdict: tuple[bool, bool, bool]):
     """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse frames."""
-    assert (can_play(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
+    assert (can_inject(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
 
 
 @pytest.mark.parametrize("mode", [Mode.PROCESSES, Mode.EMBEDDED])
@@ -279,7 +279,7 @@ def test_quorum_under_faults_generates_network_faults_over_sockets(mode: Mode):
     """And no fault that is not supported there."""
     quorum_under_faults = scenario("quorum_under_faults")
     drawn = [fault for seed in range(60) for fault in quorum_under_faults.faults(stream(seed, "harness", 1, "faults"), mode)]
-    assert all(can_play(fault, mode) for fault in drawn)
+    assert all(can_inject(fault, mode) for fault in drawn)
     kinds = {fault.kind for fault in drawn}
     assert kinds == {"restart", "partition", "cut-connection", "slow-link"} | ({"pause"} if mode is Mode.PROCESSES else set())
     assert {FAULTS.named(kind).family.value for kind in kinds} == {"network", "process"}

@@ -14,7 +14,7 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.cluster.asking import SECONDS, asking, batch_of
+from tests.cluster.broker_client import SECONDS, batch_of, broker_client
 
 QUICK = {
     "broker.session.timeout.ms": "1000",
@@ -32,7 +32,7 @@ def address(cluster: EmbeddedCluster, name: str) -> str:
 
 
 def known(cluster: EmbeddedCluster, asked: str, topic: str) -> MetadataResponsePartition:
-    with asking(address(cluster, asked)) as broker:
+    with broker_client(address(cluster, asked)) as broker:
         return broker.metadata(topic).topics[0].partitions[0]
 
 
@@ -48,18 +48,18 @@ def wait_for_in_sync(cluster: EmbeddedCluster, asked: str, topic: str, count: in
 def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: EmbeddedCluster):
     """A batch is retried on the next leader: it returns the original offset, and appends nothing (KIP-98)."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
         producer_id = broker.fresh_producer_id()
     first = f"broker-{wait_for_in_sync(cluster, 'broker-1', 't', 3).leader_id}"
     batches = [batch_of([b"%d" % number], producer_id=producer_id, base_sequence=number) for number in range(6)]
-    with asking(address(cluster, first)) as leader:
+    with broker_client(address(cluster, first)) as leader:
         assert [leader.produce("t", batch).base_offset for batch in batches] == [0, 1, 2, 3, 4, 5]
     cluster.kill(first)
     survivor = next(name for name in BROKERS if name != first)
     second = f"broker-{wait_for_in_sync(cluster, survivor, 't', 2).leader_id}"
     assert second != first
-    with asking(address(cluster, second)) as leader:
+    with broker_client(address(cluster, second)) as leader:
         answers = [leader.produce("t", batch) for batch in batches]
         found = [(ErrorCode(answer.error_code).name, answer.base_offset) for answer in answers]
         assert found == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1), *[("NONE", number) for number in range(1, 6)]], (
@@ -68,7 +68,7 @@ def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: Em
         assert leader.produce("t", batch_of([b"6"], producer_id=producer_id, base_sequence=6)).base_offset == 6
     cluster.restart(first)
     wait_for_in_sync(cluster, survivor, "t", 3)
-    with asking(address(cluster, second)) as leader:
+    with broker_client(address(cluster, second)) as leader:
         assert leader.values("t") == [b"%d" % number for number in range(7)]
 
 
@@ -76,14 +76,14 @@ def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: Em
 def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluster: EmbeddedCluster):
     """min.insync.replicas: acks=all is refused; acks=1 is appended, but the high watermark does not advance (KIP-966)."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
     leader = f"broker-{wait_for_in_sync(cluster, 'broker-1', 't', 3).leader_id}"
     for name in BROKERS:
         if name != leader:
             cluster.kill(name)
     wait_for_in_sync(cluster, leader, "t", 1)
-    with asking(address(cluster, leader)) as broker:
+    with broker_client(address(cluster, leader)) as broker:
         answer = broker.produce("t", batch_of([b"refused"]))
         assert (ErrorCode(answer.error_code).name, answer.base_offset) == ("NOT_ENOUGH_REPLICAS", -1)
         assert broker.produce("t", batch_of([b"taken"]), acks=1).base_offset == 0
@@ -91,7 +91,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluste
     other = next(name for name in BROKERS if name != leader)
     cluster.restart(other)
     wait_for_in_sync(cluster, leader, "t", 2)
-    with asking(address(cluster, leader)) as broker:
+    with broker_client(address(cluster, leader)) as broker:
         assert broker.produce("t", batch_of([b"on two"])).base_offset == 1
         assert broker.values("t") == [b"taken", b"on two"]
 
@@ -100,12 +100,12 @@ def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluste
 def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(kraftsim_cluster: EmbeddedCluster):
     """The follower is dead and still in the ISR: acks=all waits for it until timeout.ms of the client, then until it is fenced."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
     leader, follower = (f"broker-{number}" for number in (found.leader_id, *(each for each in found.replica_nodes if each != found.leader_id)))
     cluster.kill(follower)
-    with asking(address(cluster, leader)) as broker:
+    with broker_client(address(cluster, leader)) as broker:
         answer = broker.produce("t", batch_of([b"slow"]), timeout_ms=300)
         assert (ErrorCode(answer.error_code).name, answer.base_offset) == ("REQUEST_TIMED_OUT", 0)
         assert broker.values("t") == []
@@ -117,11 +117,11 @@ def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(kraftsi
 def test_a_follower_serves_consumers_and_offsets_for_leader_epoch(kraftsim_cluster: EmbeddedCluster):
     """Since Fetch 11 consumers may fetch from any replica, up to its high watermark (KIP-392); producers may not."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
     follower = f"broker-{next(each for each in found.replica_nodes if each != found.leader_id)}"
-    with asking(address(cluster, f"broker-{found.leader_id}")) as leader:
+    with broker_client(address(cluster, f"broker-{found.leader_id}")) as leader:
         assert leader.produce("t", batch_of([b"one", b"two"])).base_offset == 0
         asked = OffsetForLeaderEpochRequest(
             replica_id=-1,
@@ -132,7 +132,7 @@ def test_a_follower_serves_consumers_and_offsets_for_leader_epoch(kraftsim_clust
     fetch = FetchRequest(
         max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])]
     )
-    with asking(address(cluster, follower)) as broker:
+    with broker_client(address(cluster, follower)) as broker:
         give_up_at = time.monotonic() + SECONDS
         while not (answer := broker.peer.ask(fetch, ANY_REPLICA, FetchResponse).responses[0].partitions[0]).records:
             assert answer.error_code == ErrorCode.NONE and time.monotonic() < give_up_at

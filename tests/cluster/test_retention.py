@@ -16,7 +16,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic
-from tests.cluster.asking import SECONDS, Asker, asking, batch_of
+from tests.cluster.broker_client import SECONDS, BrokerClient, batch_of, broker_client
 from tests.cluster.test_replication import QUICK, address, wait_for_in_sync
 
 PRUNED_OFTEN = {**QUICK, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100", "min.insync.replicas": "1"}
@@ -26,7 +26,7 @@ def beginning(cluster: EmbeddedCluster, name: str, topic: str) -> int:
     """Return the log start offset of a replica, leader or not."""
     row = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_TIMESTAMP)
     asked = ListOffsetsRequest(replica_id=DEBUGGING_REPLICA_ID, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
-    with asking(address(cluster, name)) as broker:
+    with broker_client(address(cluster, name)) as broker:
         return broker.peer.ask(asked, 8, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
@@ -37,7 +37,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def delete(leader: Asker, topic: str, offset: int) -> tuple[str, int]:
+def delete(leader: BrokerClient, topic: str, offset: int) -> tuple[str, int]:
     partition = DeleteRecordsPartition(partition_index=0, offset=offset)
     asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000)
     row = leader.peer.ask(asked, 2, DeleteRecordsResponse).topics[0].partitions[0]
@@ -48,11 +48,11 @@ def delete(leader: Asker, topic: str, offset: int) -> tuple[str, int]:
 def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster):
     """The response is sent once the follower has the new log start offset; after a kill it comes from the checkpoint or the leader (KIP-107)."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
     leader, follower = (f"broker-{number}" for number in (found.leader_id, *(each for each in found.replica_nodes if each != found.leader_id)))
-    with asking(address(cluster, leader)) as broker:
+    with broker_client(address(cluster, leader)) as broker:
         for number in range(10):
             assert broker.produce("t", batch_of([b"%d" % number])).base_offset == number
         assert delete(broker, "t", 6) == ("NONE", 6)
@@ -67,7 +67,7 @@ def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: Embedde
 def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: EmbeddedCluster):
     """At most retention.bytes and one segment remain."""
     cluster = kraftsim_cluster
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()
         for number in range(30):
@@ -80,5 +80,5 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: Emb
     cluster.restart("broker-1")
     cluster.wait_until_ready()
     assert beginning(cluster, "broker-1", "t") == first
-    with asking(address(cluster, "broker-1")) as broker:
+    with broker_client(address(cluster, "broker-1")) as broker:
         assert broker.produce("t", batch_of([b"30"], producer_id=producer_id, base_sequence=30)).base_offset == 30

@@ -32,8 +32,8 @@ from protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-HOUSE = Path(__file__).parents[2]
-PAGE = HOUSE / "docs" / "clusters.md"
+PROJECT_ROOT = Path(__file__).parents[2]
+PAGE = PROJECT_ROOT / "docs" / "clusters.md"
 SHA_256 = "SCRAM-SHA-256"
 SCRAM_TYPE = 1
 JAAS = (

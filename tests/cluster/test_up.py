@@ -22,8 +22,8 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.supervise import down
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from protocol.errors import ErrorCode
-from tests.cluster.asking import asking, batch_of
-from tests.cluster.running import noted
+from tests.cluster.broker_client import batch_of, broker_client
+from tests.cluster.running import logged_events
 
 KRAFTSIM = [sys.executable, "-m", "kraftsim"]
 SECONDS = 30.0
@@ -87,7 +87,7 @@ def nodes_of(cluster: Foreground) -> list[psutil.Process]:
 def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground):
     """Brokers at P, P+1, ..., controllers from P+100."""
     assert cluster.line == f"bootstrap.servers=127.0.0.1:{cluster.port},127.0.0.1:{cluster.port + 1}\n"
-    with asking(f"127.0.0.1:{cluster.port}") as broker:
+    with broker_client(f"127.0.0.1:{cluster.port}") as broker:
         known = {(each.node_id, each.host, each.port) for each in broker.metadata("t").brokers}
     assert known == {(1, "127.0.0.1", cluster.port), (2, "127.0.0.1", cluster.port + 1)}
     controller = f"127.0.0.1:{cluster.port + 100}"
@@ -95,7 +95,7 @@ def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground):
 
 
 def test_settings_reach_the_nodes(cluster: Foreground):
-    with asking(f"127.0.0.1:{cluster.port}") as broker:
+    with broker_client(f"127.0.0.1:{cluster.port}") as broker:
         broker.metadata("made", create=True)
         broker.wait_for_leaders("made", 7)
 
@@ -130,7 +130,7 @@ def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals):
         assert running.end(number) == (0, "", "")
     assert not any(node.is_running() for node in nodes)
     for name in ("broker-1", "controller-101"):
-        assert len(noted(running.directory, "NodeStopped", name)) == 1, f"{name} was stopped, not killed"
+        assert len(logged_events(running.directory, "NodeStopped", name)) == 1, f"{name} was stopped, not killed"
     assert (running.directory.data("broker-1") / ".kafka_cleanshutdown").exists()
     other = "b3RoZXItY2x1c3Rlci1pZA"
     words = ["up", "--brokers", "1", "--port", str(running.port), "--data", str(tmp_path / "run"), "--set", f"kraftsim.cluster.id={other}"]
@@ -154,13 +154,13 @@ def test_a_detached_cluster_runs_until_down(tmp_path: Path):
     done = kraftsim(*words, "--detach")
     try:
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("bootstrap.servers=127.0.0.1:")
-        with asking(done.stdout.strip().partition("=")[2]) as broker:
+        with broker_client(done.stdout.strip().partition("=")[2]) as broker:
             broker.create_topic("t")
             broker.produce("t", batch_of([b"value"]))
     finally:
         stopped = kraftsim("down", "--data", data)
     assert (stopped.returncode, stopped.stdout) == (0, "2 nodes stopped\n")
-    assert len(noted(RunDirectory(Path(data)), "NodeStopped", "broker-1")) == 1
+    assert len(logged_events(RunDirectory(Path(data)), "NodeStopped", "broker-1")) == 1
     assert kraftsim("down", "--data", data).stdout == "0 nodes stopped\n"
 
 
@@ -211,10 +211,10 @@ def test_an_impossible_start_prints_one_line(
 @pytest.mark.parametrize("release, first_answer", [("3.9", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("3.5", ErrorCode.NONE)])
 def test_the_first_producer_id_request_waits_depending_on_the_release(tmp_path: Path, release: str, first_answer: ErrorCode):
     """Before 3.6 a broker without a producer-id block waits for one; since then it returns a retriable error (KAFKA-14694)."""
-    with up(tmp_path / "run", "--release", release) as running, asking(f"127.0.0.1:{running.port}") as broker:
+    with up(tmp_path / "run", "--release", release) as running, broker_client(f"127.0.0.1:{running.port}") as broker:
         assert broker.init_producer_id().error_code == first_answer
         assert broker.fresh_producer_id() < 1000
-    assert [event["release"] for event in noted(running.directory, "NodeStarted", "broker-1")] == [release]
+    assert [event["release"] for event in logged_events(running.directory, "NodeStarted", "broker-1")] == [release]
 
 
 def test_a_node_reads_kafka_environment_variables(tmp_path: Path):

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-HOUSE = Path(__file__).parents[2]
-FILE = HOUSE / "docker-compose.yml"
+PROJECT_ROOT = Path(__file__).parents[2]
+FILE = PROJECT_ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SERVICE_KEYS = {
     *("image", "build", "command", "entrypoint", "environment", "ports", "volumes", "healthcheck", "depends_on", "profiles", "stop_grace_period"),

@@ -13,9 +13,9 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-HOUSE = Path(__file__).parents[2]
-FILE = HOUSE / "Dockerfile"
-IGNORE_FILE = HOUSE / ".dockerignore"
+PROJECT_ROOT = Path(__file__).parents[2]
+FILE = PROJECT_ROOT / "Dockerfile"
+IGNORE_FILE = PROJECT_ROOT / ".dockerignore"
 KNOWN = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
 IMAGE_PATH = re.compile(r"(?<![\w./-])/(?=(?:opt|var/lib)/kraftsim\b)")
 """Prefixes of paths of the image; other absolute paths belong to the system."""
@@ -41,7 +41,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Stage:
+class ScenarioEnvironment:
     """The instructions after one FROM."""
 
     name: str
@@ -49,16 +49,16 @@ class Stage:
     steps: list[Step] = field(default_factory=list)
 
 
-def stages() -> dict[str, Stage]:
+def stages() -> dict[str, ScenarioEnvironment]:
     """Return the stages by name, in the order of the file; by default an image is built from the last one."""
-    found: dict[str, Stage] = {}
+    found: dict[str, ScenarioEnvironment] = {}
     lines = [line for line in FILE.read_text().splitlines() if line.strip() and not line.startswith("#")]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
         verb, _, words = line.partition(" ")
         assert verb in KNOWN, f"the rehearsal does not know {verb}"
         if verb == "FROM":
             base, _, name = words.partition(" AS ")
-            found[name] = Stage(name, base)
+            found[name] = ScenarioEnvironment(name, base)
         else:
             list(found.values())[-1].steps.append(Step(verb, words))
     return found
@@ -76,10 +76,10 @@ def context_files() -> list[Path]:
     assert lines[0] == "*" and lines[-1] == "**/__pycache__" and all(line.startswith("!") for line in lines[1:-1])
     found = []
     for name in (line.removeprefix("!") for line in lines[1:-1]):
-        place = HOUSE / name
+        place = PROJECT_ROOT / name
         assert place.exists(), f".dockerignore includes {name}, which does not exist"
         files = sorted(place.rglob("*")) if place.is_dir() else [place]
-        found += [file.relative_to(HOUSE) for file in files if file.is_file() and "__pycache__" not in file.parts]
+        found += [file.relative_to(PROJECT_ROOT) for file in files if file.is_file() and "__pycache__" not in file.parts]
     return found
 
 
@@ -159,9 +159,9 @@ class Image:
             chosen = [file for file in allowed if file == Path(source) or file.is_relative_to(source)]
             assert chosen, f"COPY {source}: nothing of that name is in the context"
             for file in chosen:
-                place = goal / file.relative_to(source) if (HOUSE / source).is_dir() else goal / file.name
+                place = goal / file.relative_to(source) if (PROJECT_ROOT / source).is_dir() else goal / file.name
                 place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(HOUSE / file, place)
+                shutil.copy(PROJECT_ROOT / file, place)
 
     def _run(self, words: str) -> None:
         done = self.process("sh", "-ec", words, seconds=STEP_SECONDS)

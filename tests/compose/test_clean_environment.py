@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.interop
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "kraftsim", "protocol", "scenarios")
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 HINT = "which is not installed: pip install 'kraftsim[analysis]'"
@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel, built from a copy: setuptools writes files beside the sources."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
-        place = HOUSE / name
+        place = PROJECT_ROOT / name
         if place.is_dir():
             shutil.copytree(place, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -36,7 +36,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("bare")
     _run(sys.executable, "-m", "venv", "--without-pip", str(home))
     into = (*PIP, "--python", str(home / "bin" / "python"), "install", "--no-compile")
-    _run(*into, "--require-hashes", "-r", str(HOUSE / "requirements-core.lock"))
+    _run(*into, "--require-hashes", "-r", str(PROJECT_ROOT / "requirements-core.lock"))
     _run(*into, "--no-deps", str(wheel))
     return home / "bin"
 

@@ -9,7 +9,7 @@ SILENT = None
 """The return value of such a function for a request without a response."""
 
 
-class HangUp(Exception):
+class CloseConnection(Exception):
     """Raised by such a function to close the connection."""
 
 
@@ -47,7 +47,7 @@ def asks_api_versions(frame: bytes) -> bool:
 
 
 def _serve(connection: socket.socket, answering: Answering) -> None:
-    with connection, suppress(OSError, HangUp), connection.makefile("rb") as stream:
+    with connection, suppress(OSError, CloseConnection), connection.makefile("rb") as stream:
         while len(size := stream.read(4)) == 4:
             answer = answering(stream.read(int.from_bytes(size)))
             if answer is not None:

@@ -4,7 +4,7 @@ import pytest
 
 from kraftsim.conformance.release_line import release_line_of
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Verdict, judge
+from kraftsim.conformance.runner import Verdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -43,7 +43,7 @@ def cases(*, holding: bool) -> list[object]:
 
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
 def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
-    finding = judge(requirement, target_of(request.getfixturevalue(fixture)))
+    finding = check(requirement, target_of(request.getfixturevalue(fixture)))
     if finding.verdict is Verdict.SKIPPED and ({requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE):
         pytest.skip(f"tested with other nodes: {finding.why}")
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
@@ -52,7 +52,7 @@ def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=False))
 def test_apache_kafka_fails_requirements_of_other_releases(fixture, requirement, request):
     """Otherwise the release of the requirement is wrong."""
-    assert judge(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
+    assert check(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
 
 
 @pytest.mark.parametrize(("fixture", "line"), LINES.items(), ids=LINES.values())

@@ -7,13 +7,13 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.conformance.runner import judge
+from kraftsim.conformance.runner import check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.several_directories import REQUIREMENTS
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka
-from tests.apache_kafka.second_directory import give_second_directory
+from tests.apache_kafka.second_directory import add_second_directory
 from tests.conformance.test_security import sentence
 
 OF_DIRECTORIES = [each for each in all_requirements() if each.section is REQUIREMENTS]
@@ -32,18 +32,18 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """One node of Apache Kafka with two directories."""
     with ApacheKafka(request.param) as kafka:
-        give_second_directory(kafka, tmp_path_factory.mktemp("logs") / "second")
+        add_second_directory(kafka, tmp_path_factory.mktemp("logs") / "second")
         yield Target(kafka.bootstrap)
 
 
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
 def test_kraftsim_meets_every_requirement(requirement, ours):
-    finding = judge(requirement, ours)
+    finding = check(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
 def test_apache_kafka_meets_every_requirement(requirement, theirs):
-    finding = judge(requirement, theirs)
+    finding = check(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

@@ -9,7 +9,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.release_line import release_line_of
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import Verdict, judge
+from kraftsim.conformance.runner import Verdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -26,7 +26,7 @@ AT_ONCE = {
 
 def meets(requirement: Requirement, target: Target) -> None:
     """A check as a test."""
-    finding = judge(requirement, target)
+    finding = check(requirement, target)
     if finding.verdict is Verdict.SKIPPED:
         pytest.skip(finding.why)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

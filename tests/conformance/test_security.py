@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import judge
+from kraftsim.conformance.runner import check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
@@ -21,7 +21,7 @@ def sentence(requirement: Requirement) -> str:
     return f"{requirement.label} {requirement.sentence}"
 
 
-def of_security(release: str) -> list[Requirement]:
+def security_requirements(release: str) -> list[Requirement]:
     """The requirements of the section that hold for a release."""
     return [each for each in all_requirements(release=release) if each.section.chapter == "security"]
 
@@ -40,9 +40,9 @@ def apache_secured(request) -> Iterator[tuple[str, Target]]:
         yield request.param, target
 
 
-@pytest.mark.parametrize("requirement", of_security("3.9"), ids=sentence)
+@pytest.mark.parametrize("requirement", security_requirements("3.9"), ids=sentence)
 def test_kraftsim_meets_every_requirement(requirement, kraftsim_secured):
-    finding = judge(requirement, kraftsim_secured)
+    finding = check(requirement, kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
@@ -53,10 +53,10 @@ def newest_kraftsim_secured() -> Iterator[Target]:
         yield target
 
 
-@pytest.mark.parametrize("requirement", [each for each in of_security(NEWEST) if not each.holds_for("3.9")], ids=sentence)
+@pytest.mark.parametrize("requirement", [each for each in security_requirements(NEWEST) if not each.holds_for("3.9")], ids=sentence)
 def test_kraftsim_as_the_newest_release_meets_every_requirement(requirement, newest_kraftsim_secured):
     """Requirements of later releases in addition to those of 3.9."""
-    finding = judge(requirement, newest_kraftsim_secured)
+    finding = check(requirement, newest_kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
@@ -70,18 +70,18 @@ def zookeeper_secured() -> Iterator[Target]:
 DECIDED_BY_CONTROLLER = ("security/2.8", "security/2.9")
 
 
-@pytest.mark.parametrize("requirement", [each for each in of_security("3.5") if each.label in DECIDED_BY_CONTROLLER], ids=sentence)
+@pytest.mark.parametrize("requirement", [each for each in security_requirements("3.5") if each.label in DECIDED_BY_CONTROLLER], ids=sentence)
 def test_kraftsim_in_zookeeper_mode_meets_every_requirement(requirement, zookeeper_secured):
     """The whole section holds there; these two depend on the broker that is the controller."""
-    finding = judge(requirement, zookeeper_secured)
+    finding = check(requirement, zookeeper_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("requirement", of_security(NEWEST), ids=sentence)
+@pytest.mark.parametrize("requirement", security_requirements(NEWEST), ids=sentence)
 def test_apache_kafka_meets_every_requirement(requirement, apache_secured):
     line, target = apache_secured
     if not requirement.holds_for(line):
         pytest.skip(f"does not hold for {line}")
-    finding = judge(requirement, target)
+    finding = check(requirement, target)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

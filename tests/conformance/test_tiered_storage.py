@@ -8,7 +8,7 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import judge
+from kraftsim.conformance.runner import check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.harness import ApacheKafka
@@ -48,12 +48,12 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
 def test_kraftsim_meets_every_requirement(requirement: Requirement, ours: Target) -> None:
-    finding = judge(requirement, ours)
+    finding = check(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
 def test_apache_kafka_meets_every_requirement(requirement: Requirement, theirs: Target) -> None:
-    finding = judge(requirement, theirs)
+    finding = check(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

@@ -11,11 +11,11 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
 from kraftsim.conformance.requirement import Requirement
-from kraftsim.conformance.runner import judge
+from kraftsim.conformance.runner import check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from tests.apache_kafka.harness import _free_ports
-from tests.apache_kafka.migrating import Znodes, wait_for
+from tests.apache_kafka.migration_nodes import Znodes, wait_for
 from tests.apache_kafka.migration_run import their_controller
 from tests.apache_kafka.zookeeper_mode import broker_of_zookeeper
 from tests.node.zookeeper_server import running_zookeeper
@@ -52,12 +52,12 @@ def theirs() -> Iterator[Target]:
 
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
 def test_kraftsim_meets_every_requirement(requirement: Requirement, ours: Target) -> None:
-    finding = judge(requirement, ours)
+    finding = check(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
 def test_apache_kafka_meets_every_requirement(requirement: Requirement, theirs: Target) -> None:
-    finding = judge(requirement, theirs)
+    finding = check(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

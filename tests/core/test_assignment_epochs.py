@@ -11,29 +11,29 @@ from protocol.coordinator.g08_consumer_group_current_member_assignment import (
 )
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
-from tests.core.consumers_lab import ConsumersLab, MadeTopics, id_of, state_of
-from tests.core.groups_lab import GROUP
+from tests.core.consumers_harness import ConsumersHarness, MadeTopics, id_of, state_of
+from tests.core.groups_harness import GROUP
 
 T = id_of("t")
 OK, STALE = None, ErrorCode.STALE_MEMBER_EPOCH
 IN_TRANSACTION, BY_NAME = None, 9
 
 
-def harness_with_topic(*, keeps: bool = True) -> ConsumersLab:
+def harness_with_topic(*, keeps: bool = True) -> ConsumersHarness:
     """A topic t of four partitions."""
     topics = MadeTopics()
     topics.make("t", 4)
-    return ConsumersLab(topics, consumer_keeps_assignment_epochs=keeps)
+    return ConsumersHarness(topics, consumer_keeps_assignment_epochs=keeps)
 
 
-def shared(*, keeps: bool = True) -> ConsumersLab:
+def shared(*, keeps: bool = True) -> ConsumersHarness:
     """Member a has had all partitions since epoch 1, member b took over 2 and 3 in epoch 2."""
-    lab = harness_with_topic(keeps=keeps)
-    lab.join("a")
-    lab.join("b")
-    assert lab.beat_all("a", "b") == {"a": [0, 1], "b": [2, 3]}
-    assert lab.epochs == {"a": 2, "b": 2}
-    return lab
+    harness = harness_with_topic(keeps=keeps)
+    harness.join("a")
+    harness.join("b")
+    assert harness.beat_all("a", "b") == {"a": [0, 1], "b": [2, 3]}
+    assert harness.epochs == {"a": 2, "b": 2}
+    return harness
 
 
 @pytest.mark.parametrize("version", [BY_NAME, IN_TRANSACTION])
@@ -60,41 +60,41 @@ def test_past_epoch_may_commit_partitions_assigned_since_then(member_id, epoch, 
 
 
 def test_partitions_pending_revocation_may_be_committed_until_revoked():
-    lab = harness_with_topic()
-    lab.topics.make("u", 1)
-    lab.join("a")
-    lab.join("c", "u")
-    lab.beat("a")
-    assert lab.epochs["a"] == 2, "another topic is assigned"
-    lab.join("b")
-    lab.beat("a")
-    assert lab.consumers.members["a"].pending_revocation == {T: (2, 3)}
-    assert lab.consumers.refuse_commit("a", 1, BY_NAME, [(T, 0), (T, 3)]) is OK
-    lab.beat("a")
-    assert lab.consumers.refuse_commit("a", 1, BY_NAME, [(T, 3)]) is STALE
+    harness = harness_with_topic()
+    harness.topics.make("u", 1)
+    harness.join("a")
+    harness.join("c", "u")
+    harness.beat("a")
+    assert harness.epochs["a"] == 2, "another topic is assigned"
+    harness.join("b")
+    harness.beat("a")
+    assert harness.consumers.members["a"].pending_revocation == {T: (2, 3)}
+    assert harness.consumers.refuse_commit("a", 1, BY_NAME, [(T, 0), (T, 3)]) is OK
+    harness.beat("a")
+    assert harness.consumers.refuse_commit("a", 1, BY_NAME, [(T, 3)]) is STALE
 
 
 def test_reassigned_partition_has_the_later_epoch():
-    lab = shared()
-    lab.ask("b", -1)
-    lab.gone("b")
-    assert lab.beat_all("a") == {"a": [0, 1, 2, 3]}
-    assert lab.epochs["a"] == 3
-    assert [lab.consumers.refuse_commit("a", 2, BY_NAME, [(T, number)]) for number in range(4)] == [OK, OK, STALE, STALE]
+    harness = shared()
+    harness.ask("b", -1)
+    harness.gone("b")
+    assert harness.beat_all("a") == {"a": [0, 1, 2, 3]}
+    assert harness.epochs["a"] == 3
+    assert [harness.consumers.refuse_commit("a", 2, BY_NAME, [(T, number)]) for number in range(4)] == [OK, OK, STALE, STALE]
 
 
 def test_new_coordinator_loads_assignment_epochs_from_the_log():
-    lab = shared()
-    other = lab.replayed_again()
-    assert state_of(other) == state_of(lab)
+    harness = shared()
+    other = harness.replayed_again()
+    assert state_of(other) == state_of(harness)
     assert other.consumers.refuse_commit("a", 1, BY_NAME, [(T, 0)]) is OK
     assert other.consumers.refuse_commit("b", 1, BY_NAME, [(T, 2)]) is STALE
 
 
 @pytest.mark.parametrize(("keeps", "epochs"), [(True, [1, 1]), (False, None)])
 def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs):
-    lab = shared(keeps=keeps)
-    parsed = [parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value) for record in lab.records]
+    harness = shared(keeps=keeps)
+    parsed = [parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value) for record in harness.records]
     values = [value for key, value in filter(None, parsed) if key == ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")]
     last = values[-1]
     assert isinstance(last, ConsumerGroupCurrentMemberAssignmentValue)
@@ -104,39 +104,41 @@ def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs)
 @pytest.mark.parametrize("epochs", [None, [1]])
 def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(epochs):
     """A broker before 4.3 wrote it. A record is ignored unless it has as many epochs as partitions."""
-    lab = shared()
+    harness = shared()
     row = TopicPartitions(topic_id=T, partitions=[0, 1], assignment_epochs=epochs)
-    lab.consumers.replay_current("a", ConsumerGroupCurrentMemberAssignmentValue(member_epoch=7, previous_member_epoch=6, assigned_partitions=[row]))
-    answers = [lab.consumers.refuse_commit("a", epoch, BY_NAME, [(T, 0)]) for epoch in (6, 7)]
+    harness.consumers.replay_current(
+        "a", ConsumerGroupCurrentMemberAssignmentValue(member_epoch=7, previous_member_epoch=6, assigned_partitions=[row])
+    )
+    answers = [harness.consumers.refuse_commit("a", epoch, BY_NAME, [(T, 0)]) for epoch in (6, 7)]
     assert answers == [STALE, OK]
 
 
 @pytest.mark.parametrize(("number", "metadata", "error"), [(0, "", 0), (2, "", 113), (2, "x" * 5000, 12)])
 def test_commit_is_checked_by_partition_unless_its_metadata_is_too_long(number, metadata, error):
-    lab = shared()
-    waiter = lab.commit(5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME)
-    assert lab.answers[waiter].errors == (error,)
+    harness = shared()
+    waiter = harness.commit(5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME)
+    assert harness.answers[waiter].errors == (error,)
 
 
 @pytest.mark.parametrize(("number", "error"), [(0, 0), (2, 22)])
 def test_transactional_commit_is_checked_by_partition(number, error):
-    lab = shared()
-    waiter = lab.commit_in_transaction(5, member_id="a", generation_id=1, partition=number)
-    assert lab.answers[waiter].errors == (error,)
+    harness = shared()
+    waiter = harness.commit_in_transaction(5, member_id="a", generation_id=1, partition=number)
+    assert harness.answers[waiter].errors == (error,)
 
 
 def test_temporarily_left_static_member_passes_partitions_on_at_epoch_0():
     """ConsumerGroupMember.Builder.resetAssignedPartitionsEpochsToZero, of 4.3.1 and 4.4.0."""
-    lab = harness_with_topic()
-    lab.join("a", instance_id="i")
-    lab.join("b")
-    lab.beat("a", instance_id="i")
-    assert set(lab.consumers.members["a"].assignment_epochs.values()) == {1}
-    lab.ask("a", -2, instance_id="i")
-    gone = lab.consumers.members["a"]
+    harness = harness_with_topic()
+    harness.join("a", instance_id="i")
+    harness.join("b")
+    harness.beat("a", instance_id="i")
+    assert set(harness.consumers.members["a"].assignment_epochs.values()) == {1}
+    harness.ask("a", -2, instance_id="i")
+    gone = harness.consumers.members["a"]
     assert gone.assignment_epochs == {(T, 0): 0, (T, 1): 0}
-    lab.gone("a")
-    lab.join("c", instance_id="i")
-    assert lab.consumers.members["c"].member_epoch == 2
-    assert [lab.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)] == [OK, OK, STALE]
-    assert state_of(lab.replayed_again()) == state_of(lab)
+    harness.gone("a")
+    harness.join("c", instance_id="i")
+    assert harness.consumers.members["c"].member_epoch == 2
+    assert [harness.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)] == [OK, OK, STALE]
+    assert state_of(harness.replayed_again()) == state_of(harness)

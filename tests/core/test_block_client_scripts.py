@@ -26,7 +26,7 @@ class ScriptDriver:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: list[str] = getattr(self, f"do_{verb}")(*words) or []
-        notes = [f"event {_event_line(note)}" for note in self.notes]
+        notes = [f"event {_event_line(emit)}" for emit in self.notes]
         self.notes.clear()
         return "\n".join([*said, *notes, *(_effect(effect) for effect in self.client.take_effects())])
 
@@ -35,20 +35,20 @@ class ScriptDriver:
 
     def do_waiting(self, surfaces_timeouts: str = "") -> None:
         self.client = WaitingBlockClient(
-            broker_epoch=lambda: 5, note=self.notes.append, max_wait_ms=30_000, surfaces_timeouts=bool(surfaces_timeouts)
+            broker_epoch=lambda: 5, emit=self.notes.append, max_wait_ms=30_000, surfaces_timeouts=bool(surfaces_timeouts)
         )
 
     def do_znode(self) -> None:
-        self.client = ZnodeBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
+        self.client = ZnodeBlockClient(broker_epoch=lambda: 5, emit=self.notes.append)
 
     def do_variant(self, name: str) -> None:
         """Variants that KIP-730's text requires or rejects: `terminating`, `on-demand`, `eager`."""
         kind = {"terminating": TerminatingBlockClient, "on-demand": OnDemandBlockClient, "eager": EagerBlockClient}[name]
-        self.client = kind(broker_epoch=lambda: 5, note=self.notes.append)
+        self.client = kind(broker_epoch=lambda: 5, emit=self.notes.append)
 
     def do_uncoordinated(self, broker_id: str, counted: str) -> None:
         """A broker that allocates without a controller; the disk stores its counter."""
-        self.client = UncoordinatedSource(broker_id=int(broker_id), counted=int(counted), store=self.stored.append, note=self.notes.append)
+        self.client = UncoordinatedSource(broker_id=int(broker_id), counted=int(counted), store=self.stored.append, emit=self.notes.append)
 
     def do_stored(self) -> list[str]:
         stored, self.stored[:] = list(self.stored), []
@@ -73,12 +73,12 @@ class ScriptDriver:
         self.client.on_wake(self.now_ms)
 
     def _prefetching(self) -> PrefetchingBlockClient:
-        return PrefetchingBlockClient(broker_epoch=lambda: 5, note=self.notes.append)
+        return PrefetchingBlockClient(broker_epoch=lambda: 5, emit=self.notes.append)
 
 
-def _event_line(note: Event) -> str:
-    fields = (f"{name}={getattr(note, name)}" for name in note.__struct_fields__ if name != "reason")
-    return f"{type(note).__name__} {' '.join(fields)}"
+def _event_line(emit: Event) -> str:
+    fields = (f"{name}={getattr(emit, name)}" for name in emit.__struct_fields__ if name != "reason")
+    return f"{type(emit).__name__} {' '.join(fields)}"
 
 
 def _effect(effect: Effect) -> str:

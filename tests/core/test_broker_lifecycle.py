@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records
-from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, next_state
+from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, HeartbeatTransition, next_state
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.events.event import Event
@@ -23,7 +23,7 @@ from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.registry import build_record, parse_record
 from protocol.schema import Message
-from tests.core.chance import Drawn
+from tests.core.fixed_random import Drawn
 
 LEVEL = 21
 
@@ -167,7 +167,7 @@ F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerContr
 )
 def test_heartbeat_state_transitions(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
     """Every pair of a broker's state and the state requested in its heartbeat (BrokerHeartbeatManager.calculateNextBrokerState)."""
-    wish = BrokerWish(
+    wish = HeartbeatTransition(
         wants_fence="fence" in wishes,
         wants_shut_down="shutdown" in wishes,
         is_caught_up="caught-up" in wishes,

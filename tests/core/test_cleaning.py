@@ -6,7 +6,7 @@ Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compactio
 
 import pytest
 
-from kraftsim.core.partitions.cleaned_batches import BatchCleaner, KeyScan, LastOfProducer, Retention
+from kraftsim.core.partitions.cleaned_batches import BatchCleaner, KeyScan, RetainedOfProducer, Retention
 from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable, groups
 from kraftsim.core.partitions.segments import Segment
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
@@ -131,12 +131,12 @@ def test_last_batch_of_a_producer_is_kept_without_records() -> None:
     """Its offsets and sequences remain, so that the producer's next batch is in sequence."""
     batch = make_batch(3, 6, base_offset=10, producer_id=7)
     work = cleaner({b"k": 90})
-    work.lasts = {7: LastOfProducer(13, 0)}
+    work.lasts = {7: RetainedOfProducer(13, 0)}
     left = work.clean(batch)
     assert left is not None
     kept = RecordBatch(left)
     assert (kept.base_offset, kept.last_offset, kept.base_sequence, kept.last_sequence, kept.record_count) == (10, 13, 3, 6, 0)
-    work.lasts = {7: LastOfProducer(20, 0)}
+    work.lasts = {7: RetainedOfProducer(20, 0)}
     assert work.clean(batch) is None
     work.lasts = {}
     assert work.clean(batch) is None
@@ -151,7 +151,7 @@ def test_marker_is_kept_with_its_transaction_and_for_the_delete_retention() -> N
     assert stamped is not None and RecordBatch(stamped).delete_horizon_ms == NOW + 500
     later = cleaner({}, now_ms=NOW + 500)
     assert later.clean(RecordBatch(stamped)) is None
-    later.lasts = {7: LastOfProducer(-1, 0)}
+    later.lasts = {7: RetainedOfProducer(-1, 0)}
     left = later.clean(RecordBatch(stamped))
     assert left is not None and RecordBatch(left).record_count == 0
     assert later.clean(RecordBatch(left)) is not None

@@ -10,8 +10,6 @@ import pytest
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
-    AskProducerId,
     FlushAsked,
     IdentityTaken,
     MetadataArrived,
@@ -29,6 +27,8 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendInitProducerId,
+    SendMetadataRequest,
     SendProduce,
     Started,
     TimePassed,
@@ -41,17 +41,17 @@ from kraftsim.core.lease_pid.leasing import Lease
 from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
 from kraftsim.core.lease_pid.producer_steps import (
     Acknowledged,
-    AskLease,
+    FencedInPartition,
     GivenUp,
-    Handed,
     Leased,
     LeaseRefused,
     LeaseTaken,
     LeasingEffect,
     LeasingInput,
     LeasingSettings,
+    MessageQueued,
+    SendLeaseRequest,
     SendMessages,
-    ShutOut,
     Waited,
     WriteLost,
     Written,
@@ -130,9 +130,9 @@ class ProducerDriver:
 
     def _line(self, effect: ProducerEffect) -> str:
         match effect:
-            case AskProducerId():
+            case SendInitProducerId():
                 return "request a producer id"
-            case AskMetadata(topics):
+            case SendMetadataRequest(topics):
                 return f"refresh metadata of {', '.join(topics)}"
             case SendProduce():
                 self.requests[effect.request_id] = effect
@@ -166,7 +166,7 @@ class LeasingDriver:
         return "\n".join(self._line(effect) for effect in effects)
 
     def do_hand(self, *keys: str) -> list[LeasingEffect]:
-        return [effect for key in keys for effect in self._step(Handed(0, key, b"", self.now_ms))]
+        return [effect for key in keys for effect in self._step(MessageQueued(0, key, b"", self.now_ms))]
 
     def do_leased(self, producer_id: str, generation: str, sequence_number: str) -> list[LeasingEffect]:
         lease = Lease(producer_id=int(producer_id), generation=int(generation), sequence_number=int(sequence_number), expire_ms=9000)
@@ -190,7 +190,7 @@ class LeasingDriver:
 
     def _line(self, effect: LeasingEffect) -> str:
         match effect:
-            case AskLease(producer_id=producer_id):
+            case SendLeaseRequest(producer_id=producer_id):
                 return f"lease {producer_id}"
             case SendMessages():
                 keys = " ".join(each.key for each in effect.messages)
@@ -201,7 +201,7 @@ class LeasingDriver:
                 return f"delivered {message.key}"
             case GivenUp(message=message, error=error):
                 return f"failed {message.key}: {error.name}"
-            case ShutOut():
+            case FencedInPartition():
                 return "is fenced"
 
 
@@ -224,7 +224,7 @@ class ReaderDriver:
         self.positions = ReaderPositions([_where(each) for each in partitions])
 
     def do_begins(self, partition: str, offset: str) -> None:
-        self.positions.begin_at(_where(partition), int(offset))
+        self.positions.set_start(_where(partition), int(offset))
 
     def do_ends(self, partition: str, offset: str) -> None:
         self.positions.end_at(_where(partition), int(offset))

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.quotas.connection_limits import ConnectionLimits, ConnectionSettings, DoorLimits, TurnedAway, connection_settings
+from kraftsim.core.quotas.connection_limits import AcceptorLimits, ConnectionLimits, ConnectionSettings, RejectedConnection, connection_settings
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
 
@@ -22,17 +22,19 @@ def test_limits_come_from_the_node_and_from_each_listener():
     """Only the inter-broker listener is protected, and only if there is another listener."""
     static = {"max.connections": "7", "listener.name.outside.max.connection.creation.rate": "3", "max.connections.per.ip.overrides": "a:1, ::1:2"}
     found = connection_settings(BrokerSettings(static=static), ("OUTSIDE", "INSIDE"), "INSIDE")
-    assert found.node == DoorLimits(7) and found.listeners["OUTSIDE"] == DoorLimits(rate_max=3) and found.listeners["INSIDE"] == DoorLimits()
+    assert (
+        found.node == AcceptorLimits(7) and found.listeners["OUTSIDE"] == AcceptorLimits(rate_max=3) and found.listeners["INSIDE"] == AcceptorLimits()
+    )
     assert found.per_ip_overrides == {"a": 1, "::1": 2} and found.protected == "INSIDE"
-    assert connection_settings(BrokerSettings(), ("INSIDE",), "INSIDE") == ConnectionSettings(listeners={"INSIDE": DoorLimits()})
+    assert connection_settings(BrokerSettings(), ("INSIDE",), "INSIDE") == ConnectionSettings(listeners={"INSIDE": AcceptorLimits()})
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        ConnectionSettings(node=DoorLimits(rate_max=2)),
-        ConnectionSettings(listeners={"OUTSIDE": DoorLimits(rate_max=2)}),
-        ConnectionSettings(node=DoorLimits(rate_max=1000), listeners={"OUTSIDE": DoorLimits(rate_max=2)}),
+        ConnectionSettings(node=AcceptorLimits(rate_max=2)),
+        ConnectionSettings(listeners={"OUTSIDE": AcceptorLimits(rate_max=2)}),
+        ConnectionSettings(node=AcceptorLimits(rate_max=1000), listeners={"OUTSIDE": AcceptorLimits(rate_max=2)}),
     ],
 )
 def test_connections_above_the_rate_wait_for_one_window_at_most(settings):
@@ -44,7 +46,7 @@ def test_connections_above_the_rate_wait_for_one_window_at_most(settings):
 
 def test_inter_broker_connections_do_not_wait_for_clients():
     """Only its own limits apply to a protected listener."""
-    acceptor = limits(ConnectionSettings(node=DoorLimits(1, 1), protected="INSIDE"))
+    acceptor = limits(ConnectionSettings(node=AcceptorLimits(1, 1), protected="INSIDE"))
     assert [acceptor.pause_ms("OUTSIDE", 0) for _ in range(12)][-1] > 0 and acceptor.pause_ms("INSIDE", 0) == 0
     assert acceptor.enter("OUTSIDE", "a", 0) is None
     assert not acceptor.has_room("OUTSIDE") and acceptor.has_room("INSIDE") and not acceptor.are_too_many
@@ -55,7 +57,7 @@ def test_inter_broker_connections_do_not_wait_for_clients():
 
 
 def test_listener_may_have_a_lower_limit_than_its_node():
-    acceptor = limits(ConnectionSettings(node=DoorLimits(3), listeners={"OUTSIDE": DoorLimits(1)}))
+    acceptor = limits(ConnectionSettings(node=AcceptorLimits(3), listeners={"OUTSIDE": AcceptorLimits(1)}))
     assert acceptor.enter("OUTSIDE", "a", 0) is None
     assert not acceptor.has_room("OUTSIDE") and acceptor.has_room("OTHER")
 
@@ -63,7 +65,7 @@ def test_listener_may_have_a_lower_limit_than_its_node():
 def test_too_many_connections_of_one_address_are_rejected_immediately():
     """max.connections.per.ip, and its overrides for single addresses."""
     acceptor = limits(ConnectionSettings(per_ip=1, per_ip_overrides={"b": 2}))
-    assert [acceptor.enter("X", ip, 0) for ip in ("a", "a", "b", "b", "b")] == [None, TurnedAway(0), None, None, TurnedAway(0)]
+    assert [acceptor.enter("X", ip, 0) for ip in ("a", "a", "b", "b", "b")] == [None, RejectedConnection(0), None, None, RejectedConnection(0)]
     acceptor.leave("X", "a")
     assert acceptor.enter("X", "a", 0) is None
 
@@ -72,10 +74,10 @@ def test_connections_of_one_address_above_its_rate_are_rejected_and_not_counted(
     """connection_creation_rate of an address, or its default; a rejected connection counts toward neither the
     connection limit nor the rate.
     """
-    acceptor = limits(ConnectionSettings(node=DoorLimits(30)), a=1.0, **{"": 2.0})
+    acceptor = limits(ConnectionSettings(node=AcceptorLimits(30)), a=1.0, **{"": 2.0})
     fates = [acceptor.enter("X", "a", 0) for _ in range(12)]
-    assert fates == [None] * 10 + [TurnedAway(1000)] * 2
-    assert [acceptor.enter("X", "b", 0) for _ in range(21)][-1] == TurnedAway(500)
+    assert fates == [None] * 10 + [RejectedConnection(1000)] * 2
+    assert [acceptor.enter("X", "b", 0) for _ in range(21)][-1] == RejectedConnection(500)
     assert not acceptor.has_room("X"), "ten and twenty"
     acceptor.follow_ips(())
     assert acceptor.enter("X", "a", 0) is None, "without a quota no connection is rejected"

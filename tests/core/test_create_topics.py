@@ -21,7 +21,7 @@ from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m17_broker_registration_change import BrokerRegistrationChangeRecord
-from tests.core.chance import Drawn
+from tests.core.fixed_random import Drawn
 
 ID = b"i" * 16
 DEFAULTS = TopicDefaults(num_partitions=4)
@@ -155,7 +155,7 @@ def test_topic_creation_writes_topic_config_and_partition_records() -> None:
     [made] = decision.result
     assert isinstance(made, NewTopic)
     assert (made.name, made.topic_id, made.partition_count, made.replication_factor) == ("lines", ID, 3, 1)
-    assert made.configs == tuple(state.configs.told_of_new_topic({"cleanup.policy": "compact"}))
+    assert made.configs == tuple(state.configs.configs_of_new_topic({"cleanup.policy": "compact"}))
     assert [type(fact).__name__ for fact in decision.facts] == ["TopicCreated", *["PartitionCreated"] * 3]
 
 
@@ -189,7 +189,7 @@ def test_response_returns_the_effective_configs_with_their_sources(name: str, ex
     configs = ConfigControl(Journal(), ControllerNode(node_id=101, static_configs={**static, "message.max.bytes": "1"}))
     for broker, key, value in [("", "min.insync.replicas", "2"), ("", "log.flush.scheduler.interval.ms", "77"), ("101", "message.max.bytes", "100")]:
         configs.replay(ConfigRecord(resource_type=4, resource_name=broker, name=key, value=value))
-    found = configs.told_of_new_topic({"cleanup.policy": " compact "})
+    found = configs.configs_of_new_topic({"cleanup.policy": " compact "})
     assert [config.name for config in found] == sorted(KAFKA_3_9.topic)
     assert next((config.value, config.source) for config in found if config.name == name) == expected
 

@@ -7,7 +7,7 @@ from kraftsim.core.raft import elections
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.roles import Candidate, Leader, Prospective
 from kraftsim.core.raft.settings import RaftSettings
-from tests.core.quorum_lab import Lab
+from tests.core.quorum_harness import Harness
 
 OWN, OTHER, THIRD = 2, 1, 3
 REQUEST_MS = 700
@@ -15,9 +15,9 @@ REQUEST_MS = 700
 
 def candidate(*, has_pre_vote: bool = False, retries: int = 1) -> tuple[Quorum, Candidate]:
     """One of three voters that has just started an election, with maximal backoff."""
-    lab = Lab(1, settings=RaftSettings(has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000))
-    lab.nodes[OWN].start()
-    replica = lab.nodes[OWN].replica
+    harness = Harness(1, settings=RaftSettings(has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000))
+    harness.nodes[OWN].start()
+    replica = harness.nodes[OWN].replica
     assert replica is not None
     quorum = replica.quorum
     quorum.draw = lambda slots: slots - 1

@@ -10,14 +10,14 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
+from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
-from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch
-from tests.core.replication_lab import SETTLE_STEPS, Broker, ReplicationHarness
+from tests.core.replication_harness import SETTLE_STEPS, Broker, ReplicationHarness
 
 HISTORIES = 200
 PRODUCERS, BATCHES = 6, 40
@@ -35,7 +35,7 @@ def state_of(*batches: RecordBatch, first_offset: int = 0) -> ProducerStateManag
 def test_retry_is_recognised_by_its_id_and_by_no_other(figures):
     """TS-10: two of three retries have the id of the first attempt."""
     state = state_of(make_batch(0), make_batch(1))
-    results: list[Verdict] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
+    results: list[CheckResult] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
     assert [type(each) for each in results] == [Duplicate, Duplicate, type(APPEND)]
     figures(retries=len(results), known=sum(isinstance(each, Duplicate) for each in results))
 
@@ -156,29 +156,29 @@ class BoundaryHarness(ReplicationHarness):
 @pytest.mark.parametrize(("rebuilt", "lost", "silent", "elected"), CONDITIONS)
 def test_duplicate_needs_three_of_four_conditions(rebuilt: bool, lost: bool, silent: bool, elected: bool, figures):
     """TS-18: losing the leader is not required, because leadership also moves cleanly; the other three are needed together."""
-    lab = BoundaryHarness(1)
-    lab.settle()
+    harness = BoundaryHarness(1)
+    harness.settle()
     last = make_batch(1, producer_id=SILENT)
     for batch in (make_batch(0, producer_id=SILENT), last):
-        assert isinstance(lab.write(batch), AppendDecision)
-    lab.settle()
-    lab.restart_follower(is_empty=rebuilt)
-    lab.settle()
-    assert isinstance(lab.write(make_batch(0, producer_id=OTHER)), AppendDecision)
+        assert isinstance(harness.write(batch), AppendDecision)
+    harness.settle()
+    harness.restart_follower(is_empty=rebuilt)
+    harness.settle()
+    assert isinstance(harness.write(make_batch(0, producer_id=OTHER)), AppendDecision)
     if not silent:
         last = make_batch(2, producer_id=SILENT)
-        assert isinstance(lab.write(last), AppendDecision)
-    lab.settle()
-    lab.heir = FOLLOWER if elected else SPARE if lost else LEADER
+        assert isinstance(harness.write(last), AppendDecision)
+    harness.settle()
+    harness.heir = FOLLOWER if elected else SPARE if lost else LEADER
     if lost:
-        lab.lose_leader()
+        harness.lose_leader()
     else:
-        lab.move_leadership()
-    lab.settle()
-    assert lab.metadata.leader == lab.heir and lab.brokers[LEADER].is_alive is not lost
-    repeated = lab.write(last)
-    lab.settle()
-    is_doubled = lab.times_in_log(last) == 2
+        harness.move_leadership()
+    harness.settle()
+    assert harness.metadata.leader == harness.heir and harness.brokers[LEADER].is_alive is not lost
+    repeated = harness.write(last)
+    harness.settle()
+    is_doubled = harness.times_in_log(last) == 2
     assert is_doubled is isinstance(repeated, AppendDecision)
     assert is_doubled or isinstance(repeated, Duplicate), "never an error that a client would see"
     assert is_doubled is (rebuilt and silent and elected)

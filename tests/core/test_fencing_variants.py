@@ -2,13 +2,13 @@
 
 import pytest
 
-from kraftsim.core.clients.document_producer import DocumentProducer
+from kraftsim.core.clients.document_producer import DesignDocumentProducer
 from kraftsim.core.clients.transaction_steps import Answered, BeginAsked, CommitOffsets, GroupIdentity, OffsetsGiven, ProducerState
 from kraftsim.core.groups.answers import CommitAnswer
-from kraftsim.core.groups.fencing_variants import FENCINGS, CopiedAssignment
+from kraftsim.core.groups.fencing_variants import FENCINGS, DelayedAssignment
 from kraftsim.core.groups.group_shard import GroupShard
 from protocol.errors import ErrorCode
-from tests.core.groups_lab import GroupsLab
+from tests.core.groups_harness import GroupsHarness
 from tests.core.test_transactional_producer import HERE, Script
 
 SHARDS = {"shipped": GroupShard, **FENCINGS}
@@ -28,8 +28,8 @@ CHECKED = {
 """447-27: member, generation and instance of a commit, and the result for the group of generation 1 under each rule."""
 
 
-def error_of(lab: GroupsLab, waiter: int) -> ErrorCode:
-    answer = lab.answers[waiter]
+def error_of(harness: GroupsHarness, waiter: int) -> ErrorCode:
+    answer = harness.answers[waiter]
     assert isinstance(answer, CommitAnswer)
     return answer.errors[0]
 
@@ -40,13 +40,13 @@ def test_kip_text_fences_by_generation_and_release_also_by_member_and_instance(f
     with the current generation.
     """
     for (member_id, generation_id, instance), expected in CHECKED.items():
-        lab = GroupsLab(SHARDS[fencing])
-        waiters = [lab.join(fresh="1"), lab.join(fresh="s", instance="i")]
-        lab.pass_time(6000)
-        assert [lab.joined(each).generation_id for each in waiters] == [1, 1]
-        lab.sync("c-1", 1, c_1=b"", i_s=b"")
-        waiter = lab.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
-        assert error_of(lab, waiter) is expected[fencing], (member_id, generation_id, instance)
+        harness = GroupsHarness(SHARDS[fencing])
+        waiters = [harness.join(fresh="1"), harness.join(fresh="s", instance="i")]
+        harness.pass_time(6000)
+        assert [harness.joined(each).generation_id for each in waiters] == [1, 1]
+        harness.sync("c-1", 1, c_1=b"", i_s=b"")
+        waiter = harness.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
+        assert error_of(harness, waiter) is expected[fencing], (member_id, generation_id, instance)
     passed = [case for case, answers in CHECKED.items() if answers[fencing] is NONE]
     refused = [case for case, answers in CHECKED.items() if answers["shipped"] is not NONE]
     figures(
@@ -61,32 +61,32 @@ def test_kip_text_fences_by_generation_and_release_also_by_member_and_instance(f
 )
 def test_kip_text_blocks_old_consumers_where_the_release_returns_the_old_offset(fencing: str, old: int, new: ErrorCode, figures):
     """447-11, 447-12: the text blocks old consumers, and only those, until the transaction ends."""
-    lab = GroupsLab(SHARDS[fencing])
-    lab.commit(5)
-    lab.commit_in_transaction(7)
-    assert (lab.committed(), lab.committed(require_stable=True)) == (old, new)
-    lab.end_transaction(commits=True)
-    assert (lab.committed(), lab.committed(require_stable=True)) == (7, 7)
+    harness = GroupsHarness(SHARDS[fencing])
+    harness.commit(5)
+    harness.commit_in_transaction(7)
+    assert (harness.committed(), harness.committed(require_stable=True)) == (old, new)
+    harness.end_transaction(commits=True)
+    assert (harness.committed(), harness.committed(require_stable=True)) == (7, 7)
     figures(**{f"old_{fencing}": int(old), f"new_{fencing}": int(new)})
 
 
 @pytest.mark.parametrize(("wait_ms", "former", "present"), [(0, NONE, FENCED), (999, NONE, FENCED), (1000, FENCED, NONE), (5000, FENCED, NONE)])
 def test_stale_copy_of_the_assignment_gives_two_wrong_answers(wait_ms: int, former: ErrorCode, present: ErrorCode, figures):
     """447-07: until the copy arrives, a member that lost its partitions is accepted and their new owner is rejected."""
-    lab = GroupsLab(SHARDS["copied-assignment"])
-    assert CopiedAssignment.delay_ms == 1000
-    assert lab.stable("1") == 1
-    lab.pass_time(5000)
-    assert error_of(lab, lab.commit_in_transaction(1, member_id="c-1", generation_id=1)) is NONE
-    waiters = [lab.join(fresh="2"), lab.join("c-1")]
-    assert [lab.joined(each).generation_id for each in waiters] == [2, 2]
+    harness = GroupsHarness(SHARDS["copied-assignment"])
+    assert DelayedAssignment.delay_ms == 1000
+    assert harness.stable("1") == 1
+    harness.pass_time(5000)
+    assert error_of(harness, harness.commit_in_transaction(1, member_id="c-1", generation_id=1)) is NONE
+    waiters = [harness.join(fresh="2"), harness.join("c-1")]
+    assert [harness.joined(each).generation_id for each in waiters] == [2, 2]
     for member_id in ("c-1", "c-2"):
-        lab.sync(member_id, 2, c_1=b"1", c_2=b"2")
-    lab.pass_time(wait_ms)
-    answers = [error_of(lab, lab.commit_in_transaction(2, member_id="c-1", generation_id=generation)) for generation in (1, 2)]
+        harness.sync(member_id, 2, c_1=b"1", c_2=b"2")
+    harness.pass_time(wait_ms)
+    answers = [error_of(harness, harness.commit_in_transaction(2, member_id="c-1", generation_id=generation)) for generation in (1, 2)]
     assert answers == [former, present]
     figures(
-        delay_ms=CopiedAssignment.delay_ms,
+        delay_ms=DelayedAssignment.delay_ms,
         **{f"former_after_{wait_ms}": int(former), f"present_after_{wait_ms}": int(present)},
     )
 
@@ -96,7 +96,7 @@ class DocumentScript(Script):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rules = DocumentProducer(self.rules._settings)
+        self.rules = DesignDocumentProducer(self.rules._settings)
 
 
 @pytest.mark.parametrize(("script", "state"), [(DocumentScript, ProducerState.FATAL_ERROR), (Script, ProducerState.ABORTABLE_ERROR)])

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from kraftsim.core.partitions.fetch_session_client import FetchSessionClient
 from kraftsim.core.partitions.fetch_sessions import EVICTABLE_AFTER_MS, INT32_MAX, FetchContext, FetchSessions, joined, next_session_epoch
-from kraftsim.core.partitions.kept_fetch_session import KeptFetchSession
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
@@ -89,7 +89,7 @@ def test_of_two_concurrent_requests_only_the_later_updates_the_session() -> None
 
 def test_reader_sends_added_changed_and_removed_partitions() -> None:
     """After any error it opens another session; if the leader has none, nothing needs closing."""
-    kept = KeptFetchSession()
+    kept = FetchSessionClient()
     a, b, c = ((TOPIC, number) for number in range(3))
     wanted = {a: FetchPartition(partition=0), b: FetchPartition(partition=1)}
     plan = kept.plan(wanted)
@@ -112,7 +112,7 @@ def test_version_12_does_not_forget_a_topic_requested_under_a_new_id() -> None:
     """A topic created in ZooKeeper mode gets its id at an upgrade; leaders before version 13 of Fetch would forget
     what the same request fetches.
     """
-    kept = KeptFetchSession()
+    kept = FetchSessionClient()
     names = {b"old": "t", b"new": "t", b"other": "u"}
     before = {(b"old", 0): FetchPartition(partition=0), (b"old", 1): FetchPartition(partition=1), (b"other", 0): FetchPartition(partition=0)}
     kept.plan(before)

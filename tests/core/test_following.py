@@ -20,7 +20,7 @@ from protocol.messages import k01_fetch as fetch
 from protocol.messages import k59_fetch_snapshot as snapshots
 from protocol.records import Record
 from protocol.uuids import METADATA_TOPIC_ID
-from tests.core.quorum_lab import CLUSTER, LISTENER, Lab, address_of
+from tests.core.quorum_harness import CLUSTER, LISTENER, Harness, address_of
 
 LEADER, OWN, OBSERVER = 1, 2, 9
 EPOCH = 3
@@ -28,9 +28,9 @@ EPOCH = 3
 
 def replica(node_id: int = OWN) -> RaftReplica:
     """A started replica; nodes 1 to 3 are voters."""
-    lab = Lab(1)
-    lab.nodes[OWN].start()
-    found = lab.nodes[OWN].replica
+    harness = Harness(1)
+    harness.nodes[OWN].start()
+    found = harness.nodes[OWN].replica
     assert found is not None
     if node_id != OWN:
         found.quorum.own = ReplicaKey(node_id)
@@ -73,7 +73,7 @@ def answer(
     return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[data])])
 
 
-def hear(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
+def receive(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
     """Deliver a response of the leader."""
     following.on_fetch_response(quorum, LEADER, fetch_request(quorum), response, 0)
     effects, quorum.effects = quorum.effects, []
@@ -101,7 +101,7 @@ def hear(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
 def test_only_batches_that_follow_the_log_are_appended(batches: list[bytes], end_offset: int, last_epoch: int) -> None:
     """Whole, valid batches in order, of epochs that do not decrease and are not above the leader's."""
     quorum = follower(1, 2)
-    effects = hear(quorum, answer(*batches))
+    effects = receive(quorum, answer(*batches))
     assert (quorum.log.end_offset, quorum.log.last_epoch, quorum.log.flushed_end_offset) == (end_offset, last_epoch, 2)
     written = [effect for effect in effects if isinstance(effect, do.WriteFetched)]
     assert b"".join(bytes(each.records) for each in written) == b"".join(batches[: len(written[0].batches) if written else 0])
@@ -112,7 +112,7 @@ def test_replica_without_flushes_counts_written_records_as_durable() -> None:
     """An observer may: the leader has whatever it loses. It fetches again immediately."""
     quorum = follower(1)
     quorum.settings = replace(quorum.settings, always_flushes=False)
-    assert [type(effect) for effect in hear(quorum, answer(batch(1, 3)))] == [do.WriteFetched]
+    assert [type(effect) for effect in receive(quorum, answer(batch(1, 3)))] == [do.WriteFetched]
     assert quorum.log.flushed_end_offset == quorum.log.end_offset == 2
 
 
@@ -121,8 +121,8 @@ def test_voter_emits_an_event_for_replicated_records(node_id: int, is_reported: 
     """First and last offset are inclusive; observers would only repeat the voters' events."""
     emitted: list[object] = []
     quorum = follower(1, node_id=node_id)
-    monkeypatch.setattr(quorum, "note", emitted.append)
-    hear(quorum, answer(batch(1, 3, count=5)))
+    monkeypatch.setattr(quorum, "emit", emitted.append)
+    receive(quorum, answer(batch(1, 3, count=5)))
     assert emitted == ([MetadataReplicated(leader_epoch=EPOCH, first_offset=1, last_offset=5)] if is_reported else [])
 
 
@@ -140,7 +140,7 @@ def test_voter_emits_an_event_for_replicated_records(node_id: int, is_reported: 
 def test_diverging_log_is_truncated_to_the_common_end(theirs: tuple[int, int], truncated_to: int) -> None:
     """Own epochs: 1 1 1 2 2. (KIP-595, DivergingEpoch.)"""
     quorum = follower(1, 1, 1, 2, 2)
-    assert hear(quorum, answer(diverging=theirs)) == [do.Truncate(truncated_to)]
+    assert receive(quorum, answer(diverging=theirs)) == [do.Truncate(truncated_to)]
     assert (quorum.log.end_offset, quorum.log.flushed_end_offset) == (truncated_to, truncated_to)
 
 
@@ -188,11 +188,11 @@ def test_committed_records_and_snapshots_are_not_truncated(high_watermark: int |
     quorum = follower(1, 1, 1, 2, 2)
     quorum.log.high_watermark, quorum.log.start_offset = high_watermark, start_offset
     if is_fatal:
-        with pytest.raises(FatalQuorumError, match="below what is committed"):
-            hear(quorum, answer(diverging=(1, 2)))
+        with pytest.raises(FatalQuorumError, match="below the high watermark"):
+            receive(quorum, answer(diverging=(1, 2)))
         assert quorum.log.end_offset == 5
     else:
-        hear(quorum, answer(diverging=(1, 2)))
+        receive(quorum, answer(diverging=(1, 2)))
         assert quorum.log.end_offset == 2
 
 
@@ -203,7 +203,7 @@ def test_high_watermark_is_the_leaders_bounded_by_the_own_log(known: int | None,
     """It never decreases, and an unchanged value is not published."""
     quorum = follower(1, 1, 1)
     quorum.log.high_watermark = known
-    effects = hear(quorum, answer(high_watermark=reported))
+    effects = receive(quorum, answer(high_watermark=reported))
     assert quorum.log.high_watermark == becomes
     assert any(isinstance(effect, do.Advance) for effect in effects) is is_news
 
@@ -211,14 +211,14 @@ def test_high_watermark_is_the_leaders_bounded_by_the_own_log(known: int | None,
 def test_response_of_a_former_epochs_leader_is_ignored() -> None:
     """It was sent before the epoch ended and arrived late."""
     quorum = follower(1)
-    assert hear(quorum, answer(batch(1, 2), leader_epoch=2, high_watermark=1)) == []
+    assert receive(quorum, answer(batch(1, 2), leader_epoch=2, high_watermark=1)) == []
     assert (quorum.log.end_offset, quorum.log.high_watermark, quorum.epoch) == (1, None, EPOCH)
 
 
 def test_snapshot_is_complete_with_its_last_chunk() -> None:
     """Only then does it replace the log; its records are committed, and its epoch is the last one."""
     quorum = follower(1)
-    hear(quorum, answer(snapshot=SnapshotId(7, 2)))
+    receive(quorum, answer(snapshot=SnapshotId(7, 2)))
     for position in (0, 40, 80):
         piece = snapshots.PartitionSnapshot(
             index=0,
@@ -240,7 +240,7 @@ def test_snapshot_with_another_voter_set_is_reported() -> None:
     """A replica that loads it uses its voters; if they are the same, nothing has changed."""
     quorum = follower(1)
     emitted: list[Event] = []
-    quorum.note = emitted.append
+    quorum.emit = emitted.append
     all_three = quorum.voters.latest
     following.on_snapshot_installed(quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
     following.on_snapshot_installed(quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)

@@ -5,17 +5,16 @@ import pytest
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE, Subscriber
 from kraftsim.core.clients.group_member import GroupMember
 from kraftsim.core.clients.membership_steps import (
-    AskMember,
     AssignmentChanged,
-    Beat,
-    Beaten,
     CountPartitions,
     GroupSettings,
+    HeartbeatAnswered,
     Join,
     Joined,
     Leave,
     LeaveAsked,
     Left,
+    MemberHeartbeat,
     MemberLost,
     MemberQuestionLost,
     MembershipEffect,
@@ -25,6 +24,7 @@ from kraftsim.core.clients.membership_steps import (
     PartitionsCounted,
     Released,
     ReleaseWanted,
+    SendMemberRequest,
     Sync,
     Synced,
 )
@@ -70,8 +70,8 @@ class Script:
         return self
 
 
-def asked(*questions: Join | Sync | Beat | Leave, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
-    return [AskMember(broker_id=broker_id, question=question) for question in questions]
+def asked(*questions: Join | Sync | MemberHeartbeat | Leave, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
+    return [SendMemberRequest(broker_id=broker_id, question=question) for question in questions]
 
 
 # Joining ----------------------------------------------------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def test_leader_refreshes_metadata_periodically(assignor: str):
     for counts, known_by in (({"t": 1}, []), ({"t": 2}, None)):
         began_ms = script.now_ms
         while CountPartitions(("t",)) not in (effects := script.passed(BEAT_MS)):
-            assert effects == asked(Beat(member_id="m", generation_id=1)) and script.now_ms - began_ms < age_ms
-            script.step(Beaten(ErrorCode.NONE))
-        script.step(Beaten(ErrorCode.NONE))
+            assert effects == asked(MemberHeartbeat(member_id="m", generation_id=1)) and script.now_ms - began_ms < age_ms
+            script.step(HeartbeatAnswered(ErrorCode.NONE))
+        script.step(HeartbeatAnswered(ErrorCode.NONE))
         done = script.step(PartitionsCounted(counts))
         if known_by is not None:
             assert done == known_by
@@ -174,13 +174,13 @@ def test_former_leader_does_not_refresh_topics():
     """The new leader does."""
     script = leading(Script(), {})
     script.step(TimePassed(), BEAT_MS)
-    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
+    script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
     script.step(PartitionsCounted({}))
     script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=2, protocol=RANGE))
     script.step(Synced(error_code=ErrorCode.NONE, partitions=(ZERO,)))
     for _ in range(3):
-        assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=2))
-        script.step(Beaten(ErrorCode.NONE))
+        assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=2))
+        script.step(HeartbeatAnswered(ErrorCode.NONE))
 
 
 # Rebalances -------------------------------------------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_former_leader_does_not_refresh_topics():
 def test_eager_member_revokes_everything_before_it_rejoins():
     """KIP-429 calls it eager: a member that rejoins owns nothing."""
     script = Script(RANGE).stable(ZERO, ONE)
-    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3))
-    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == [ReleaseWanted((ZERO, ONE))]
+    assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3))
+    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == [ReleaseWanted((ZERO, ONE))]
     assert script.step(Released()) == asked(Join(member_id="m", owned=(), generation_id=3))
 
 
@@ -198,16 +198,16 @@ def test_member_keeps_sending_heartbeats_while_it_revokes():
     """An application may take as long as the rebalance timeout, which is longer than a session; nothing is revoked twice."""
     script = Script(RANGE).stable(ZERO)
     script.passed(BEAT_MS)
-    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
-    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3))
-    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == []
+    script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
+    assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3))
+    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == []
 
 
 def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation():
     """KIP-429: a moved partition is revoked in one generation and assigned to another member in the next."""
     script = Script(COOPERATIVE_STICKY).stable(ZERO, ONE)
     script.passed(BEAT_MS)
-    assert script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(ZERO, ONE), generation_id=3))
+    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(ZERO, ONE), generation_id=3))
     script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(ZERO, TWO))) == [
         AssignmentChanged(member_id="m", generation_id=4, partitions=(ZERO, TWO), added=(TWO,)),
@@ -247,7 +247,7 @@ def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, g
     """An expelled member stops reading and rejoins after the revocation; a fenced instance is lost for good."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
-    assert script.step(Beaten(error)) == at_once
+    assert script.step(HeartbeatAnswered(error)) == at_once
     is_lost = any(isinstance(effect, MemberLost) for effect in at_once)
     assert script.step(Released()) == []
     assert script.passed(BACKOFF_MS) == later
@@ -262,7 +262,7 @@ def test_expelled_member_waits_for_its_revocation(error):
     """
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
-    script.step(Beaten(error))
+    script.step(HeartbeatAnswered(error))
     assert script.member.state is MemberState.EXPELLED and script.member.wake_at_ms is None
     assert script.passed(100 * BEAT_MS) == []
     assert script.step(Released()) == asked(Join(member_id=script.member.member_id, owned=(), generation_id=-1))
@@ -272,11 +272,11 @@ def test_member_expelled_during_revocation_waits_for_it():
     """It still owns the partitions that it was asked to revoke."""
     script = Script(COOPERATIVE_STICKY).stable(ZERO)
     script.passed(BEAT_MS)
-    script.step(Beaten(ErrorCode.REBALANCE_IN_PROGRESS))
+    script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
     script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=()))[-1] == ReleaseWanted((ZERO,))
     script.passed(BEAT_MS)
-    script.step(Beaten(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.step(HeartbeatAnswered(ErrorCode.UNKNOWN_MEMBER_ID))
     assert script.member.state is MemberState.EXPELLED
 
 
@@ -284,7 +284,7 @@ def test_expelled_member_without_partitions_rejoins_immediately():
     """No partition is being processed."""
     script = Script().stable()
     script.passed(BEAT_MS)
-    script.step(Beaten(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.step(HeartbeatAnswered(ErrorCode.UNKNOWN_MEMBER_ID))
     assert script.passed(BACKOFF_MS) == asked(Join(member_id="", owned=(), generation_id=-1))
 
 
@@ -292,7 +292,7 @@ def test_expelled_member_may_leave():
     """It does not have to wait then."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
-    script.step(Beaten(ErrorCode.ILLEGAL_GENERATION))
+    script.step(HeartbeatAnswered(ErrorCode.ILLEGAL_GENERATION))
     script.step(LeaveAsked())
     assert script.passed(BACKOFF_MS) == asked(Leave("m"))
 
@@ -334,7 +334,7 @@ def test_missing_heartbeat_response_keeps_the_generation():
     script.step(MemberQuestionLost())
     assert script.passed(BACKOFF_MS) == [FIND]
     assert script.found(OTHER) == []
-    assert script.passed(BEAT_MS) == asked(Beat(member_id="m", generation_id=3), broker_id=OTHER)
+    assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3), broker_id=OTHER)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_leave_waits_for_the_request_in_flight():
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     assert script.step(LeaveAsked()) == []
-    assert script.step(Beaten(ErrorCode.NONE)) == asked(Leave("m"))
+    assert script.step(HeartbeatAnswered(ErrorCode.NONE)) == asked(Leave("m"))
 
 
 def test_leave_without_a_response_is_sufficient():

@@ -9,11 +9,10 @@ import pytest
 from kraftsim.core.clients.assignors import RANGE, Subscriber
 from kraftsim.core.clients.group_member import GroupMember
 from kraftsim.core.clients.membership_steps import (
-    AskMember,
     AssignmentChanged,
-    Beaten,
     CountPartitions,
     GroupSettings,
+    HeartbeatAnswered,
     Joined,
     LeaveAsked,
     Left,
@@ -25,22 +24,23 @@ from kraftsim.core.clients.membership_steps import (
     PartitionsCounted,
     Released,
     ReleaseWanted,
+    SendMemberRequest,
     Synced,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
 from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
 from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer, HeartbeatAnswer, JoinAnswer, SyncAnswer
 from protocol.errors import ErrorCode
-from tests.core.consumers_lab import ConsumersLab, id_of
-from tests.core.groups_lab import GroupsLab
-from tests.core.spelling import spelt
+from tests.core.consumers_harness import ConsumersHarness, id_of
+from tests.core.effect_format import spelt
+from tests.core.groups_harness import GroupsHarness
 
 
 class ClassicGroupDriver:
     """A coordinator and the members of one classic group, by names: "join a", "pass 3000", "sync a 1 a=x b=y", "commit 5 by a in 1"."""
 
     def __init__(self) -> None:
-        self.lab = GroupsLab()
+        self.harness = GroupsHarness()
         self.asked: dict[int, tuple[str, str]] = {}
         """The pending requests: kind and member."""
         self.ids: dict[str, str] = {}
@@ -48,16 +48,16 @@ class ClassicGroupDriver:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: str | None = getattr(self, f"do_{verb.replace('-', '_')}")(*words)
-        answered = {number: self.asked.pop(number) for number in list(self.asked) if number in self.lab.answers}
-        lines = [f"{what} of {name}: {self._line(name, self.lab.answers[number])}" for number, (what, name) in answered.items()]
+        answered = {number: self.asked.pop(number) for number in list(self.asked) if number in self.harness.answers}
+        lines = [f"{what} of {name}: {self._line(name, self.harness.answers[number])}" for number, (what, name) in answered.items()]
         return "\n".join([*([said] if said else []), *lines])
 
     def do_join(self, name: str, *traits: str) -> None:
         """`takes-id`: a client that gets its id first (KIP-394); `static`: it rejoins under its instance id (KIP-345); else protocols."""
         protocols = " ".join(each for each in traits if each not in ("takes-id", "static")) or "range"
-        waiter = self.lab.join(
+        waiter = self.harness.join(
             "" if "static" in traits else self.ids.get(name, ""),
-            fresh=f"{name}{self.lab.now_ms}" if "static" in traits else name,
+            fresh=f"{name}{self.harness.now_ms}" if "static" in traits else name,
             protocols=protocols,
             takes_id_first="takes-id" in traits,
             instance=name if "static" in traits else None,
@@ -66,38 +66,38 @@ class ClassicGroupDriver:
 
     def do_sync(self, name: str, generation_id: str, *shares: str) -> None:
         given = {self.ids[member].replace("-", "_"): share.encode() for member, _, share in (each.partition("=") for each in shares)}
-        self.asked[self.lab.sync(self.ids[name], int(generation_id), **given)] = ("sync", name)
+        self.asked[self.harness.sync(self.ids[name], int(generation_id), **given)] = ("sync", name)
 
     def do_beat(self, name: str, generation_id: str) -> str:
-        return f"heartbeat of {name}: {self.lab.heartbeat(self.ids[name], int(generation_id)).name}"
+        return f"heartbeat of {name}: {self.harness.heartbeat(self.ids[name], int(generation_id)).name}"
 
     def do_leave(self, name: str) -> None:
-        self.lab.leave(self.ids.pop(name))
+        self.harness.leave(self.ids.pop(name))
 
     def do_pass(self, milliseconds: str) -> None:
-        self.lab.pass_time(int(milliseconds))
+        self.harness.pass_time(int(milliseconds))
 
     def do_commit(self, offset: str, by: str, name: str, of: str, generation_id: str) -> None:
-        waiter = self.lab.commit(int(offset), member_id=self.ids.get(name, name), generation_id=int(generation_id))
+        waiter = self.harness.commit(int(offset), member_id=self.ids.get(name, name), generation_id=int(generation_id))
         self.asked[waiter] = ("commit", name)
 
     def do_pending(self, offset: str) -> None:
-        self.asked[self.lab.commit_in_transaction(int(offset))] = ("commit", "a transaction")
+        self.asked[self.harness.commit_in_transaction(int(offset))] = ("commit", "a transaction")
 
     def do_end(self, how: str) -> None:
-        self.lab.end_transaction(commits=how == "commit")
+        self.harness.end_transaction(commits=how == "commit")
 
     def do_offset(self, *stable: str) -> str:
-        found = self.lab.committed(require_stable=bool(stable))
+        found = self.harness.committed(require_stable=bool(stable))
         return f"offset {found.name if isinstance(found, ErrorCode) else found}"
 
     def do_state(self) -> str:
-        group = self.lab.group
+        group = self.harness.group
         return f"{group.state.name} in generation {group.generation_id}: {', '.join(group.members) or 'no members'}"
 
     def do_move(self) -> None:
         """Another coordinator loads the log."""
-        self.lab = self.lab.reloaded()
+        self.harness = self.harness.reloaded()
         self.asked.clear()
 
     def _line(self, name: str, answer: GroupAnswer) -> str:
@@ -124,48 +124,48 @@ class ConsumerGroupDriver:
     """A coordinator and the members of one consumer group (KIP-848): "topic t 3", "join a t", "beat a", "leave a"."""
 
     def __init__(self) -> None:
-        self.lab = ConsumersLab()
+        self.harness = ConsumersHarness()
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         return getattr(self, f"do_{verb}")(*words) or ""
 
     def do_topic(self, name: str, count: str) -> None:
-        self.lab.topics.make(name, int(count))
+        self.harness.topics.make(name, int(count))
 
     def do_join(self, name: str, *topics: str) -> str:
-        return self._line(name, self.lab.join(name, *topics))
+        return self._line(name, self.harness.join(name, *topics))
 
     def do_beat(self, *names: str) -> str:
-        return "\n".join(self._line(name, self.lab.beat(name)) for name in names)
+        return "\n".join(self._line(name, self.harness.beat(name)) for name in names)
 
     def do_keeps(self, name: str) -> str:
         """A heartbeat without owned partitions: the member has not completed its revocation yet."""
-        return self._line(name, self.lab.ask(name, self.lab.epochs[name]))
+        return self._line(name, self.harness.ask(name, self.harness.epochs[name]))
 
     def do_stale(self, name: str, epoch: str) -> str:
-        return self._line(name, self.lab.ask(name, int(epoch)))
+        return self._line(name, self.harness.ask(name, int(epoch)))
 
     def do_leave(self, name: str) -> str:
-        said = self._line(name, self.lab.ask(name, -1))
-        self.lab.gone(name)
+        said = self._line(name, self.harness.ask(name, -1))
+        self.harness.gone(name)
         return said
 
     def do_pass(self, milliseconds: str) -> None:
-        self.lab.pass_time(int(milliseconds))
+        self.harness.pass_time(int(milliseconds))
 
     def do_state(self) -> str:
-        group = self.lab.consumers
+        group = self.harness.consumers
         return f"{group.state.name} in epoch {group.group_epoch}, assigned in {group.assignment_epoch}: {', '.join(group.members) or 'no members'}"
 
     def do_move(self) -> None:
         """Another coordinator loads the log."""
-        self.lab = self.lab.replayed_again()
+        self.harness = self.harness.replayed_again()
 
     def _line(self, name: str, answer: HeartbeatAnswer) -> str:
         if answer.error is not ErrorCode.NONE:
             return f"{name}: {answer.error.name}"
-        names = {id_of(each): each for each in self.lab.topics.names()}
+        names = {id_of(each): each for each in self.harness.topics.names()}
         assigned = answer.assigned
         shares = [f"{names[topic]}-{number}" for topic, numbers in (assigned or {}).items() for number in numbers]
         return f"{name}: epoch {answer.member_epoch}, {'as before' if assigned is None else ' '.join(shares) or 'nothing'}"
@@ -223,7 +223,7 @@ class MemberDriver:
         return self._step(Synced(error_code=ErrorCode[error]))
 
     def do_beaten(self, error: str = "NONE") -> list[MembershipEffect]:
-        return self._step(Beaten(ErrorCode[error]))
+        return self._step(HeartbeatAnswered(ErrorCode[error]))
 
     def do_lose_answer(self) -> list[MembershipEffect]:
         return self._step(MemberQuestionLost())
@@ -248,7 +248,7 @@ class MemberDriver:
         match effect:
             case FindCoordinator(key=key):
                 return f"find coordinator of group {key}"
-            case AskMember(broker_id=broker_id, question=question):
+            case SendMemberRequest(broker_id=broker_id, question=question):
                 return f"to {broker_id}: {spelt(question)}"
             case CountPartitions(topics):
                 return f"count partitions of {' '.join(topics)}"

@@ -6,8 +6,6 @@ import pytest
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
-    AskProducerId,
     FlushAsked,
     Identity,
     IdentityTaken,
@@ -25,6 +23,8 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendInitProducerId,
+    SendMetadataRequest,
     SendProduce,
     Started,
     TimePassed,
@@ -92,9 +92,9 @@ class Script:
 def test_nothing_is_sent_without_a_producer_id_and_a_leader() -> None:
     """InitProducerId comes first (KIP-98); records wait for both."""
     script = Script()
-    assert script.step(Started()) == [AskProducerId()]
+    assert script.step(Started()) == [SendInitProducerId()]
     script.give("a")
-    assert script.log[1:] == [AskMetadata(("t",))]
+    assert script.log[1:] == [SendMetadataRequest(("t",))]
     script.step(MetadataArrived({HERE: BROKER}))
     assert script.sent == []
     script.step(ProducerIdArrived(4000, 0))
@@ -127,7 +127,7 @@ def test_init_producer_id_is_retried_after_a_retriable_error(error: ErrorCode | 
     assert script.step(ProducerIdLost(error)) == []
     assert script.producer.wake_at_ms == script.now_ms + 100
     script.later(100)
-    assert script.log[-1] == AskProducerId()
+    assert script.log[-1] == SendInitProducerId()
 
 
 def test_fatal_init_producer_id_error_fails_every_record() -> None:
@@ -189,7 +189,7 @@ def test_new_batches_wait_for_an_older_retry() -> None:
     script.answer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     script.give("b")
     assert script.sent[1:] == []
-    assert AskMetadata(("t",)) in script.log
+    assert SendMetadataRequest(("t",)) in script.log
     script.step(MetadataArrived({HERE: 2}))
     script.later(100)
     assert [request.broker_id for request in script.sent] == [1, 2, 2]
@@ -256,7 +256,7 @@ def test_new_producer_id_follows_the_last_epoch() -> None:
     script.step(MetadataArrived({HERE: BROKER}))
     script.give("a")
     script.answer(0, OUT_OF_ORDER)
-    assert script.log[-1] == AskProducerId()
+    assert script.log[-1] == SendInitProducerId()
     script.step(ProducerIdArrived(5000, 0))
     assert script.sequences(1) == [("a", 0, 0)]
 
@@ -290,14 +290,14 @@ def test_metadata_is_requested_again_only_after_the_backoff() -> None:
     script = Script().ready(where=())
     script.give("a")
     script.step(MetadataArrived({}))
-    asked = script.log.count(AskMetadata(("t",)))
+    asked = script.log.count(SendMetadataRequest(("t",)))
     script.step(FlushAsked())
-    assert script.log.count(AskMetadata(("t",))) == asked
+    assert script.log.count(SendMetadataRequest(("t",))) == asked
     assert script.producer.wake_at_ms == script.now_ms + 100
     script.later(100)
     script.step(MetadataLost())
     script.later(100)
-    assert script.log.count(AskMetadata(("t",))) == asked + 2
+    assert script.log.count(SendMetadataRequest(("t",))) == asked + 2
 
 
 def test_idle_producer_never_wakes() -> None:

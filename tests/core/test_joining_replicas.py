@@ -10,10 +10,10 @@ from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
 from kraftsim.core.partitions.in_sync_replicas import After, InSyncReplicas
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules, LeaderState
 from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
 from kraftsim.core.partitions.read_bounds import ReadBounds
 from kraftsim.core.partitions.reading import decide_read
-from kraftsim.core.partitions.reign import Appointment, Reign, ReignRules
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from protocol.errors import ErrorCode
@@ -37,17 +37,17 @@ EPOCH_START = 10
 )
 def test_joining_replica_has_the_high_watermark_and_the_epoch_start(fetch_offset: int, high_watermark: int, eligible_epoch: int, joins: bool) -> None:
     """And is alive, in the incarnation that the metadata contains (KAFKA-7128, KIP-903)."""
-    appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN,))
-    reign = Reign(
+    leader_and_isr = LeaderAndIsrState(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN,))
+    leader_state = LeaderState(
         OWN,
-        appointment,
+        leader_and_isr,
         log_end_offset=EPOCH_START,
         now_ms=0,
-        rules=ReignRules(),
+        rules=LeaderRules(),
         eligible=lambda replica_id, broker_epoch: (replica_id, broker_epoch) == (FOLLOWER, eligible_epoch),
     )
-    reign.on_fetch(FOLLOWER, fetch_offset, 0, log_end_offset=12, now_ms=1, broker_epoch=BROKER_EPOCH)
-    proposal = reign.expansion(FOLLOWER, high_watermark)
+    leader_state.on_fetch(FOLLOWER, fetch_offset, 0, log_end_offset=12, now_ms=1, broker_epoch=BROKER_EPOCH)
+    proposal = leader_state.expansion(FOLLOWER, high_watermark)
     assert (proposal is not None) == joins
     assert proposal is None or (proposal.isr, proposal.broker_epochs[1]) == ((OWN, FOLLOWER), BROKER_EPOCH)
 
@@ -77,7 +77,7 @@ def empty_replica() -> PartitionReplica:
         epochs=LeaderEpochs(),
         producer_state=ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)),
         rules=AppendRules(min_in_sync_replicas=2),
-        note=lambda event: None,
+        emit=lambda event: None,
     )
 
 
@@ -89,8 +89,8 @@ def empty_replica() -> PartitionReplica:
 def test_only_followers_read_beyond_the_high_watermark(reader: dict[str, bool], end_offset: int) -> None:
     """Three batches are appended, and the follower has one of them (Partition.readRecords)."""
     replica = empty_replica()
-    appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN, FOLLOWER))
-    replica.lead(appointment, now_ms=0, rules=ReignRules(), eligible=lambda replica_id, _: True)
+    leader_and_isr = LeaderAndIsrState(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER), isr=(OWN, FOLLOWER))
+    replica.lead(leader_and_isr, now_ms=0, rules=LeaderRules(), eligible=lambda replica_id, _: True)
     for _ in range(3):
         decision = replica.decide_append(make_batch(0, producer_id=-1, epoch=-1), ALL_REPLICAS, 0)
         assert isinstance(decision, AppendDecision)
@@ -115,9 +115,9 @@ def test_append_is_acknowledged_by_the_remaining_isr_or_waits_since_3_7(waits: b
     it waits (KIP-966).
     """
     replica = empty_replica()
-    appointment = Appointment(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER, 3), isr=(OWN, FOLLOWER, 3))
-    rules = ReignRules(lag_max_ms=100, min_in_sync=2, waits_for_min_in_sync=waits)
-    replica.lead(appointment, now_ms=0, rules=rules, eligible=lambda replica_id, _: True)
+    leader_and_isr = LeaderAndIsrState(leader_epoch=3, partition_epoch=7, replicas=(OWN, FOLLOWER, 3), isr=(OWN, FOLLOWER, 3))
+    rules = LeaderRules(lag_max_ms=100, min_in_sync=2, waits_for_min_in_sync=waits)
+    replica.lead(leader_and_isr, now_ms=0, rules=rules, eligible=lambda replica_id, _: True)
     decision = replica.decide_append(make_batch(0, producer_id=-1, epoch=-1), ALL_REPLICAS, 0)
     assert isinstance(decision, AppendDecision)
     replica.apply_append(decision)

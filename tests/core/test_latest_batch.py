@@ -19,11 +19,11 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
 )
 from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
 from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_MAX, ProducerStatePolicy, UnknownProducer
 from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
-from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import doctored, make_batch, make_marker
@@ -55,7 +55,7 @@ def run(first: int, count: int) -> list[RecordBatch]:
     return [make_batch((first + 10 * each) % 2**31, (first + 10 * each + 9) % 2**31) for each in range(count)]
 
 
-def code_of(verdict: Verdict) -> int | str:
+def code_of(verdict: CheckResult) -> int | str:
     """Return 'append', 'offset', or the number of the error."""
     return int(verdict.error) if isinstance(verdict, Refusal) else "offset" if isinstance(verdict, Duplicate) else "append"
 
@@ -76,7 +76,7 @@ def code_of(verdict: Verdict) -> int | str:
         (LAST, LAST, OUT_OF_ORDER, OUT_OF_ORDER),
     ],
 )
-def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
+def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int, latest: CheckResult, five: CheckResult, figures) -> None:
     """Within the range, whether they were appended or not; the offset is known only of the latest batch."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(0, 20))) == (latest, five)
     figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("range", latest), ("five", five))})
@@ -94,7 +94,7 @@ def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int,
         (LAST, 21, OUT_OF_ORDER, OUT_OF_ORDER),  # across both ends
     ],
 )
-def test_range_wraps_around_the_end_of_the_sequences(first: int, last: int, latest: Verdict, five: Verdict, figures) -> None:
+def test_range_wraps_around_the_end_of_the_sequences(first: int, last: int, latest: CheckResult, five: CheckResult, figures) -> None:
     """0 follows 2^31-1, and 2^31-1 lies behind 0."""
     assert tuple(state.check(make_batch(first, last)) for state in states(*run(LAST - 59, 8))) == (latest, five)
     figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("wrapped_range", latest), ("wrapped_five", five))})
@@ -120,7 +120,7 @@ def test_unseen_sequence_is_reported_as_duplicate(figures) -> None:
         (2, 199, Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)),
     ],
 )
-def test_range_is_limited_to_one_epoch(epoch: int, first: int, verdict: Verdict, figures) -> None:
+def test_range_is_limited_to_one_epoch(epoch: int, first: int, verdict: CheckResult, figures) -> None:
     """Another epoch is handled as usual."""
     latest, five = states(make_batch(0, 9, epoch=3))
     assert latest.check(make_batch(first, epoch=epoch)) == five.check(make_batch(first, epoch=epoch)) == verdict
@@ -228,7 +228,7 @@ def test_beyond_2_to_the_30_in_flight_sequences_count_as_duplicates(window: int,
 
 
 @pytest.mark.parametrize(("window", "answers", "log"), [(2**30, [OUT_OF_ORDER, APPEND, APPEND], 2), (2**30 + 1, [SOMEWHERE, APPEND], 1)])
-def test_window_above_2_to_the_30_loses_an_overtaken_batch(window: int, answers: list[Verdict], log: int, figures) -> None:
+def test_window_above_2_to_the_30_loses_an_overtaken_batch(window: int, answers: list[CheckResult], log: int, figures) -> None:
     """758-12: two batches hold the next 2^30 sequences, as many as either window allows in flight; the second one
     arrives first.
 

@@ -70,16 +70,16 @@ def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: b
 )
 def test_message_is_next_repeated_or_rejected(producer_id, generation, sequence, verdict, figures):
     """One above the mark, in the known generation or the next; id 0 is never checked."""
-    assert partition((5, 3, 9)).judge(message(producer_id, generation, sequence)) == verdict
+    assert partition((5, 3, 9)).check(message(producer_id, generation, sequence)) == verdict
     if producer_id == 5 and sequence == 10:
         figures(**{f"generation_{generation}": type(verdict).__name__})
 
 
 def test_sequences_and_generations_wrap_around():
     made = partition((5, LAST_SEQUENCE, LAST_SEQUENCE))
-    assert made.judge(message(5, LAST_SEQUENCE, 0)) == NEXT
-    assert made.judge(message(5, generation_after(LAST_SEQUENCE), 0)) == NEXT
-    assert made.judge(message(5, LAST_SEQUENCE, LAST_SEQUENCE - 3)) == Repeated(DUPLICATE)
+    assert made.check(message(5, LAST_SEQUENCE, 0)) == NEXT
+    assert made.check(message(5, generation_after(LAST_SEQUENCE), 0)) == NEXT
+    assert made.check(message(5, LAST_SEQUENCE, LAST_SEQUENCE - 3)) == Repeated(DUPLICATE)
 
 
 def test_first_message_of_a_successor_fences_the_zombie(figures):
@@ -87,14 +87,14 @@ def test_first_message_of_a_successor_fences_the_zombie(figures):
     made = partition((5, 3, 9))
     renewed = lease(made, 5)
     assert renewed == Lease(producer_id=5, generation=4, sequence_number=10, expire_ms=86_400_000)
-    assert made.judge(message(5, 3, 10)) == NEXT
+    assert made.check(message(5, 3, 10)) == NEXT
     made.apply(message(5, 3, 10), 0)
-    assert made.judge(message(5, 4, 10)) == Refusal(ORDER), "sequence 10 was already written: the successor must renew again"
+    assert made.check(message(5, 4, 10)) == Refusal(ORDER), "sequence 10 was already written: the successor must renew again"
     again = lease(made, 5)
     assert isinstance(again, Lease) and again.sequence_number == 11
     made.apply(message(5, 4, 11), 0)
-    assert made.judge(message(5, 3, 12)) == Refusal(EPOCH)
-    figures(zombie_is_told=int(made.judge(message(5, 3, 12)).error))
+    assert made.check(message(5, 3, 12)) == Refusal(EPOCH)
+    figures(zombie_is_told=int(made.check(message(5, 3, 12)).error))
 
 
 def test_two_renewals_before_a_write_share_a_generation(figures):
@@ -103,10 +103,10 @@ def test_two_renewals_before_a_write_share_a_generation(figures):
     one, other = lease(made, 5), lease(made, 5)
     assert one == other and isinstance(one, Lease)
     made.apply(message(5, one.generation, one.sequence_number), 0)
-    assert made.judge(message(5, one.generation, one.sequence_number)) == Repeated(DUPLICATE)
+    assert made.check(message(5, one.generation, one.sequence_number)) == Repeated(DUPLICATE)
     figures(
         generations=[one.generation, other.generation],
-        second_is_told=type(made.judge(message(5, one.generation, one.sequence_number))).__name__,
+        second_is_told=type(made.check(message(5, one.generation, one.sequence_number))).__name__,
     )
 
 
@@ -138,7 +138,7 @@ def test_new_lease_has_a_random_generation_and_sequence_zero(figures):
     [(AnswerToRepeat.DUPLICATE, DUPLICATE), (AnswerToRepeat.SUCCESS, ErrorCode.NONE), (AnswerToRepeat.OUT_OF_ORDER, ORDER)],
 )
 def test_answer_to_a_repeated_message_depends_on_the_reading(reading, verdict, figures):
-    assert partition((5, 3, 9), readings=Readings(repeat=reading)).judge(message(5, 3, 4)) == Repeated(verdict)
+    assert partition((5, 3, 9), readings=Readings(repeat=reading)).check(message(5, 3, 4)) == Repeated(verdict)
     figures(**{f"repeat_{reading.name.lower()}": int(verdict)})
 
 
@@ -147,7 +147,7 @@ def test_answer_to_a_repeated_message_depends_on_the_reading(reading, verdict, f
     [(AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)), (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)), (AnswerToUnknown.TAKEN, NEXT)],
 )
 def test_answer_to_an_unknown_producer_depends_on_the_reading(reading, verdict, figures):
-    assert partition(readings=Readings(unknown=reading)).judge(message(5, 3, 4)) == verdict
+    assert partition(readings=Readings(unknown=reading)).check(message(5, 3, 4)) == verdict
     figures(
         **{
             f"unknown_{reading.name.lower()}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
@@ -159,7 +159,7 @@ def test_next_generation_may_begin_at_zero():
     made = partition((5, 3, 9), readings=Readings(next_generation=NextGeneration.BEGINS_AT_ZERO))
     renewed = lease(made, 5)
     assert isinstance(renewed, Lease) and (renewed.generation, renewed.sequence_number) == (4, 0)
-    assert made.judge(message(5, 4, 0)) == NEXT and made.judge(message(5, 4, 10)) == Refusal(ORDER)
+    assert made.check(message(5, 4, 0)) == NEXT and made.check(message(5, 4, 10)) == Refusal(ORDER)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_random_histories_match_a_model_with_full_history(seed, figures):
         sequence = max(sequence + random.choice((1, 1, 1, 1, 0, -2, 2)), 0) if random.random() < 0.95 else 0
         made.expire(now_ms)
         naive.forget(now_ms)
-        result = name_of(made.judge(message(producer_id, generation, sequence)))
+        result = name_of(made.check(message(producer_id, generation, sequence)))
         assert result == naive.verdict(producer_id, generation, sequence, now_ms), (producer_id, generation, sequence, now_ms)
         seen.add(result)
         if result == "next":

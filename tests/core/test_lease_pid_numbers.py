@@ -11,7 +11,7 @@ from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock
 from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition
 from kraftsim.core.lease_pid.leasing import Lease, decide_lease
 from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
-from kraftsim.core.lease_pid.producer_steps import Acknowledged, AskLease, Handed, Leased, LeasingSettings, SendMessages, Written
+from kraftsim.core.lease_pid.producer_steps import Acknowledged, Leased, LeasingSettings, MessageQueued, SendLeaseRequest, SendMessages, Written
 from kraftsim.core.lease_pid.readings import NextGeneration, Readings, SequenceOfLease
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
@@ -42,15 +42,15 @@ def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(server, client,
     leased = LeasedPartition(Readings(sequence_of_lease=server))
     producer = LeasingProducer(LeasingSettings(sequence_of_lease=client, messages_per_request=1))
     sent, said, acknowledged = [], [], 0
-    effects = producer.step(Handed(0, "a", b"", 0), 0) + producer.step(Handed(0, "b", b"", 0), 0)
-    assert any(isinstance(each, AskLease) for each in effects)
+    effects = producer.step(MessageQueued(0, "a", b"", 0), 0) + producer.step(MessageQueued(0, "b", b"", 0), 0)
+    assert any(isinstance(each, SendLeaseRequest) for each in effects)
     effects = producer.step(Leased(0, granted(leased)), 0)
     while effects and ErrorCode.UNKNOWN_PRODUCER_ID not in said:
         each = effects.pop(0)
         acknowledged += isinstance(each, Acknowledged)
         if isinstance(each, SendMessages):
             message = LeasedMessage(producer_id=each.producer_id, generation=each.generation, sequence_number=each.first_sequence)
-            verdict = leased.judge(message)
+            verdict = leased.check(message)
             error = getattr(verdict, "error", ErrorCode.NONE)
             if verdict is NEXT:
                 leased.apply(message, 0)
@@ -72,7 +72,7 @@ def test_renewed_lease_returns_the_next_sequence_or_the_mark(reading, returned, 
     continues = next_generation is NextGeneration.CONTINUES
     assert granted(leased, 101).sequence_number == (returned if continues else 0)
     begins = 3 if continues else first
-    assert leased.judge(LeasedMessage(producer_id=101, generation=78, sequence_number=begins)) == NEXT
+    assert leased.check(LeasedMessage(producer_id=101, generation=78, sequence_number=begins)) == NEXT
 
 
 @pytest.mark.parametrize("reading", SequenceOfLease)

@@ -5,7 +5,7 @@ Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandl
 
 import pytest
 
-from kraftsim.core.transactions.marker_queue import Complete, Effect, EndedTransaction, MarkerQueue, NoLeader, RetryLater, SendMarkers
+from kraftsim.core.transactions.marker_queue import Complete, Effect, MarkerQueue, NoLeader, PreparedTransaction, RetryLater, SendMarkers
 from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_state import PREPARE_COMMIT
@@ -22,13 +22,13 @@ class Leaders:
         self.leaders = leaders
         self.queue = queue(lambda partition: self.leaders.get(partition, NoLeader.GONE))
 
-    def end(self, *partitions: TopicPartition, name: str = "x", producer_id: int = 1, coordinator_epoch: int = 0) -> EndedTransaction:
+    def end(self, *partitions: TopicPartition, name: str = "x", producer_id: int = 1, coordinator_epoch: int = 0) -> PreparedTransaction:
         """Decide a transaction."""
         facts = TransactionFacts(
             producer_id=producer_id, producer_epoch=3, timeout_ms=1, state=PREPARE_COMMIT, partitions=partitions, start_ms=1, last_update_ms=1
         )
         entry = TransactionEntry(name, facts)
-        ended = EndedTransaction(entry, TransactionRules().completed(entry, 2), 0, coordinator_epoch)
+        ended = PreparedTransaction(entry, TransactionRules().completed(entry, 2), 0, coordinator_epoch)
         self.queue.add(ended)
         return ended
 
@@ -54,48 +54,48 @@ def _text(effect: Effect) -> str:
 
 
 def test_each_leader_receives_one_request_for_all_its_partitions():
-    lab = Leaders({A: 1, B: 2, C: 1})
-    ended = lab.end(A, B, C)
-    assert lab.effects() == ["ask 1 x:ac", "ask 2 x:b"]
-    assert lab.answer(1, {A: NONE, C: NONE}) == []
+    harness = Leaders({A: 1, B: 2, C: 1})
+    ended = harness.end(A, B, C)
+    assert harness.effects() == ["ask 1 x:ac", "ask 2 x:b"]
+    assert harness.answer(1, {A: NONE, C: NONE}) == []
     assert ended.entry.facts.partitions == (B,), "a written marker is not sent again"
-    assert lab.answer(2, {B: NONE}) == ["complete x"]
+    assert harness.answer(2, {B: NONE}) == ["complete x"]
 
 
 def test_markers_accumulate_while_a_request_is_in_flight():
-    lab = Leaders({A: 1, B: 1})
-    lab.end(A, name="x", producer_id=1)
-    assert lab.effects() == ["ask 1 x:a"]
-    lab.end(A, name="y", producer_id=2)
-    lab.end(B, name="z", producer_id=3)
-    assert lab.effects() == []
-    assert sorted(lab.answer(1, {A: NONE})) == ["ask 1 y:a z:b", "complete x"]
-    lab.queue.on_answer(1, {2: {A: NONE}, 3: {B: NONE}})
-    assert lab.effects() == ["complete y", "complete z"]
+    harness = Leaders({A: 1, B: 1})
+    harness.end(A, name="x", producer_id=1)
+    assert harness.effects() == ["ask 1 x:a"]
+    harness.end(A, name="y", producer_id=2)
+    harness.end(B, name="z", producer_id=3)
+    assert harness.effects() == []
+    assert sorted(harness.answer(1, {A: NONE})) == ["ask 1 y:a z:b", "complete x"]
+    harness.queue.on_answer(1, {2: {A: NONE}, 3: {B: NONE}})
+    assert harness.effects() == ["complete y", "complete z"]
 
 
 def test_transaction_without_partitions_completes_immediately():
-    lab = Leaders({})
-    lab.end()
-    assert lab.effects() == ["complete x"]
+    harness = Leaders({})
+    harness.end()
+    assert harness.effects() == ["complete x"]
 
 
 def test_deleted_partition_needs_no_marker():
-    lab = Leaders({A: 1})
-    lab.end(A, B)
-    assert lab.effects() == ["ask 1 x:a"]
-    assert lab.answer(1, {A: NONE}) == ["complete x"]
+    harness = Leaders({A: 1})
+    harness.end(A, B)
+    assert harness.effects() == ["ask 1 x:a"]
+    assert harness.answer(1, {A: NONE}) == ["complete x"]
 
 
 def test_marker_waits_while_there_is_no_leader():
-    lab = Leaders({A: NoLeader.UNKNOWN})
-    lab.end(A)
-    assert lab.effects() == ["retry later"]
-    lab.queue.retry()
-    assert lab.effects() == ["retry later"]
-    lab.leaders[A] = 2
-    lab.queue.retry()
-    assert lab.effects() == ["ask 2 x:a"]
+    harness = Leaders({A: NoLeader.UNKNOWN})
+    harness.end(A)
+    assert harness.effects() == ["retry later"]
+    harness.queue.retry()
+    assert harness.effects() == ["retry later"]
+    harness.leaders[A] = 2
+    harness.queue.retry()
+    assert harness.effects() == ["ask 2 x:a"]
 
 
 @pytest.mark.parametrize(
@@ -111,95 +111,95 @@ def test_marker_waits_while_there_is_no_leader():
     ],
 )
 def test_failed_marker_is_sent_to_the_current_leader(error):
-    lab = Leaders({A: 1, B: 1})
-    lab.end(A, B)
-    lab.effects()
-    assert lab.answer(1, {A: error, B: NONE}) == ["retry later"]
-    lab.leaders[A] = 3
-    lab.queue.retry()
-    assert lab.effects() == ["ask 3 x:a"]
-    assert lab.answer(3, {A: NONE}) == ["complete x"]
+    harness = Leaders({A: 1, B: 1})
+    harness.end(A, B)
+    harness.effects()
+    assert harness.answer(1, {A: error, B: NONE}) == ["retry later"]
+    harness.leaders[A] = 3
+    harness.queue.retry()
+    assert harness.effects() == ["ask 3 x:a"]
+    assert harness.answer(3, {A: NONE}) == ["complete x"]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, FENCED])
 def test_fenced_coordinator_sends_no_more_markers(error):
-    lab = Leaders({A: 1, B: 2})
-    lab.end(A, B)
-    lab.effects()
-    assert lab.answer(1, {A: error}) == []
-    assert lab.answer(2, {B: NONE}) == [], "it is never completed here"
-    lab.queue.retry()
-    assert (lab.effects(), lab.queue.pending) == ([], {})
+    harness = Leaders({A: 1, B: 2})
+    harness.end(A, B)
+    harness.effects()
+    assert harness.answer(1, {A: error}) == []
+    assert harness.answer(2, {B: NONE}) == [], "it is never completed here"
+    harness.queue.retry()
+    assert (harness.effects(), harness.queue.pending) == ([], {})
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
 def test_log_that_does_not_support_markers_needs_none(error):
-    lab = Leaders({A: 1})
-    lab.end(A)
-    lab.effects()
-    assert lab.answer(1, {A: error}) == ["complete x"]
+    harness = Leaders({A: 1})
+    harness.end(A)
+    harness.effects()
+    assert harness.answer(1, {A: error}) == ["complete x"]
 
 
 def test_marker_is_retried_at_the_lost_broker_or_the_new_leader():
-    lab = Leaders({A: 1, B: 1})
-    lab.end(A, B)
-    lab.effects()
-    lab.queue.on_lost(1)
-    assert lab.effects() == ["retry later"]
-    lab.leaders[B] = 2
-    lab.queue.retry()
-    assert lab.effects() == ["ask 1 x:a", "ask 2 x:b"]
+    harness = Leaders({A: 1, B: 1})
+    harness.end(A, B)
+    harness.effects()
+    harness.queue.on_lost(1)
+    assert harness.effects() == ["retry later"]
+    harness.leaders[B] = 2
+    harness.queue.retry()
+    assert harness.effects() == ["ask 1 x:a", "ask 2 x:b"]
 
 
 def test_failed_completion_is_written_later():
-    lab = Leaders({})
-    ended = lab.end()
-    assert lab.effects() == ["complete x"]
-    lab.queue.on_not_completed(ended)
-    assert lab.effects() == ["retry later"]
-    lab.queue.retry()
-    assert lab.effects() == ["complete x"]
+    harness = Leaders({})
+    ended = harness.end()
+    assert harness.effects() == ["complete x"]
+    harness.queue.on_not_completed(ended)
+    assert harness.effects() == ["retry later"]
+    harness.queue.retry()
+    assert harness.effects() == ["complete x"]
 
 
 def test_completion_by_another_coordinator_is_not_repeated():
-    lab = Leaders({A: 1, B: NoLeader.UNKNOWN})
-    lab.end(A, B)
-    lab.effects()
-    lab.queue.forget_shard(0)
-    assert lab.answer(1, {A: NONE}) == []
-    lab.queue.retry()
-    assert (lab.effects(), lab.queue.pending) == ([], {})
+    harness = Leaders({A: 1, B: NoLeader.UNKNOWN})
+    harness.end(A, B)
+    harness.effects()
+    harness.queue.forget_shard(0)
+    assert harness.answer(1, {A: NONE}) == []
+    harness.queue.retry()
+    assert (harness.effects(), harness.queue.pending) == ([], {})
 
 
 def test_late_response_does_not_affect_a_later_coordinator_epoch():
     """KAFKA-16352: the clean-up of the former epoch must not remove the entry of the new one."""
-    lab = Leaders({A: 1, B: 2})
-    lab.end(A)
-    lab.effects()
-    lab.queue.forget_shard(0)
-    again = lab.end(B, coordinator_epoch=2)
-    assert lab.effects() == ["ask 2 x:b"]
-    assert lab.answer(1, {A: FENCED}) == []
-    assert lab.queue.is_current(again)
-    assert lab.answer(2, {B: NONE}) == ["complete x"]
+    harness = Leaders({A: 1, B: 2})
+    harness.end(A)
+    harness.effects()
+    harness.queue.forget_shard(0)
+    again = harness.end(B, coordinator_epoch=2)
+    assert harness.effects() == ["ask 2 x:b"]
+    assert harness.answer(1, {A: FENCED}) == []
+    assert harness.queue.is_current(again)
+    assert harness.answer(2, {B: NONE}) == ["complete x"]
 
 
 class ForgetsByName(MarkerQueue):
     """KAFKA-16352: the clean-up removes the entry by its name."""
 
-    def cancel(self, ended: EndedTransaction) -> None:
+    def cancel(self, ended: PreparedTransaction) -> None:
         self.pending.pop(ended.transactional_id, None)
 
-    def is_current(self, ended: EndedTransaction) -> bool:
+    def is_current(self, ended: PreparedTransaction) -> bool:
         return ended.transactional_id in self.pending
 
 
 def test_injected_bug_is_detected_by_these_tests():
-    lab = Leaders({A: 1, B: 2}, ForgetsByName)
-    lab.end(A)
-    lab.effects()
-    lab.queue.pending.clear()
-    lab.end(B, coordinator_epoch=2)
-    lab.effects()
-    lab.answer(1, {A: FENCED})
-    assert lab.answer(2, {B: NONE}) == [], "the transaction is never completed"
+    harness = Leaders({A: 1, B: 2}, ForgetsByName)
+    harness.end(A)
+    harness.effects()
+    harness.queue.pending.clear()
+    harness.end(B, coordinator_epoch=2)
+    harness.effects()
+    harness.answer(1, {A: FENCED})
+    assert harness.answer(2, {B: NONE}) == [], "the transaction is never completed"

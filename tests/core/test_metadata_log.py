@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import PastTold, bootstrap_at, bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import MigrationStatePolicy, bootstrap_at, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -27,7 +27,7 @@ from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.metadata.registry import build_record, parse_record, record_version
 from protocol.schema import Message
-from tests.core.chance import Drawn
+from tests.core.fixed_random import Drawn
 
 
 def new_state() -> ControllerState:
@@ -35,18 +35,18 @@ def new_state() -> ControllerState:
 
 
 @pytest.mark.parametrize(
-    ("level", "past_told", "kinds"),
+    ("level", "migration_state_policy", "kinds"),
     [
-        (7, PastTold.WHERE_IT_CAN_BE, "FeatureLevelRecord"),
-        (11, PastTold.WHERE_IT_CAN_BE, "FeatureLevelRecord,ZkMigrationStateRecord"),
-        (11, PastTold.IN_TRANSACTIONS, "FeatureLevelRecord"),
-        (21, PastTold.IN_TRANSACTIONS, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
-        (21, PastTold.NEVER, "BeginTransactionRecord,FeatureLevelRecord,EndTransactionRecord"),
+        (7, MigrationStatePolicy.WHERE_IT_CAN_BE, "FeatureLevelRecord"),
+        (11, MigrationStatePolicy.WHERE_IT_CAN_BE, "FeatureLevelRecord,ZkMigrationStateRecord"),
+        (11, MigrationStatePolicy.IN_TRANSACTIONS, "FeatureLevelRecord"),
+        (21, MigrationStatePolicy.IN_TRANSACTIONS, "BeginTransactionRecord,FeatureLevelRecord,ZkMigrationStateRecord,EndTransactionRecord"),
+        (21, MigrationStatePolicy.NEVER, "BeginTransactionRecord,FeatureLevelRecord,EndTransactionRecord"),
     ],
 )
-def test_empty_log_begins_with_the_metadata_version(level: int, past_told: PastTold, kinds: str) -> None:
+def test_empty_log_begins_with_the_metadata_version(level: int, migration_state_policy: MigrationStatePolicy, kinds: str) -> None:
     """Since 3.4 also with the migration state (3.9 omits it below level 3.6: KAFKA-17457; none since 4.0), since 3.6 in a transaction."""
-    records = bootstrap_records(bootstrap_at(level), past_told)
+    records = bootstrap_records(bootstrap_at(level), migration_state_policy)
     assert kinds_of(records) == kinds
     assert FeatureLevelRecord(name="metadata.version", feature_level=level) in records
 

@@ -47,7 +47,7 @@ def driver(events: Sequence[do.DriverEvent]) -> MigrationDriver:
 
 def what(effects: Sequence[do.DriverEffect]) -> list[str]:
     """The effects by name, without events and polls."""
-    return [type(effect).__name__ for effect in effects if not isinstance(effect, do.Note | do.PollAfter)]
+    return [type(effect).__name__ for effect in effects if not isinstance(effect, do.EmitEvent | do.PollAfter)]
 
 
 def until(state: DriverState, claim: Claim = FRESH, news: Published = NEWS) -> list[do.DriverEvent]:
@@ -62,7 +62,7 @@ def until(state: DriverState, claim: Claim = FRESH, news: Published = NEWS) -> l
         (S.ZK_MIGRATION, [do.Claimed(TAKEN)]),
         (S.SYNC_KRAFT_TO_ZK, [do.Copied(TAKEN.in_step(MIGRATED_UNTIL, 1))]),
         (S.KRAFT_CONTROLLER_TO_BROKER_COMM, [do.InStep(TAKEN.in_step(500, 2))]),
-        (S.DUAL_WRITE, [do.Told()]),
+        (S.DUAL_WRITE, [do.BrokersInformed()]),
     ]
     found: list[do.DriverEvent] = []
     for reached, events in steps:
@@ -81,7 +81,7 @@ def until(state: DriverState, claim: Claim = FRESH, news: Published = NEWS) -> l
         (S.BECOME_CONTROLLER, ["ClaimController"]),
         (S.ZK_MIGRATION, ["CopyToLog"]),
         (S.SYNC_KRAFT_TO_ZK, ["Sync"]),
-        (S.KRAFT_CONTROLLER_TO_BROKER_COMM, ["TellEverything"]),
+        (S.KRAFT_CONTROLLER_TO_BROKER_COMM, ["SendRpcsToBrokers"]),
         (S.DUAL_WRITE, []),
     ],
 )
@@ -98,7 +98,15 @@ def test_former_leader_is_inactive(state: DriverState) -> None:
     found = driver(until(state))
     assert what(found.step(do.LeaderChanged(OTHER, 3))) == []
     assert found.state is S.INACTIVE
-    for late in (do.Claimed(TAKEN), do.Copied(TAKEN), do.InStep(TAKEN), do.Told(), do.Polled(), do.BrokersSeen(frozenset({1}), frozenset({1})), NEWS):
+    for late in (
+        do.Claimed(TAKEN),
+        do.Copied(TAKEN),
+        do.InStep(TAKEN),
+        do.BrokersInformed(),
+        do.Polled(),
+        do.BrokersSeen(frozenset({1}), frozenset({1})),
+        NEWS,
+    ):
         assert what(found.step(late)) == []
         assert found.state is S.INACTIVE
 
@@ -143,9 +151,9 @@ def test_migration_left_by_another_quorum_is_not_continued() -> None:
     """
     short = replace(NEWS, offset=MIGRATED_UNTIL - 1, epoch=1)
     found = driver(until(S.WAIT_FOR_CONTROLLER_QUORUM, DONE, short))
-    for news, why in ((short, "this log has not reached"), (NEWS, "another quorum left it; delete it to begin")):
+    for news, why in ((short, "this log has not reached"), (NEWS, "it is from another quorum; delete /migration to start")):
         found.step(news)
-        (waits,) = [effect.event for effect in found.step(do.Polled()) if isinstance(effect, do.Note)]
+        (waits,) = [effect.event for effect in found.step(do.Polled()) if isinstance(effect, do.EmitEvent)]
         assert isinstance(waits, MigrationWaits) and why in waits.reason
         assert found.state is S.WAIT_FOR_CONTROLLER_QUORUM
     found.step(replace(NEWS, migration_state=MIGRATION))
@@ -245,7 +253,15 @@ def test_random_events_follow_the_transition_table(seed: int) -> None:
     for _ in range(10_000):
         claim = random.choice([FRESH, DONE, TAKEN, TAKEN.in_step(MIGRATED_UNTIL, 1)])
         news = replace(NEWS, offset=random.randrange(400, 600), migration_state=random.choice([NONE, PRE_MIGRATION, MIGRATION, PRE_MIGRATION]))
-        some: list[do.DriverEvent] = [do.Recovered(claim), do.Claimed(claim), do.Copied(claim), do.InStep(claim), do.Told(), news, do.Failed("x")]
+        some: list[do.DriverEvent] = [
+            do.Recovered(claim),
+            do.Claimed(claim),
+            do.Copied(claim),
+            do.InStep(claim),
+            do.BrokersInformed(),
+            news,
+            do.Failed("x"),
+        ]
         some += [do.Polled(), do.Polled(), do.LeaderChanged(OWN, 2), do.BrokersSeen(frozenset({1}), frozenset({2}))]
         some += [do.LeaderChanged(OTHER, 3)] if random.random() < 0.05 else []
         before = found.state

@@ -83,7 +83,7 @@ class ScriptDriver:
         return self.driver.step(do.InStep(self.driver.claim.in_step(int(offset), int(epoch))))
 
     def do_notified(self) -> list[do.DriverEffect]:
-        return self.driver.step(do.Told())
+        return self.driver.step(do.BrokersInformed())
 
     def do_fails(self, *why: str) -> list[do.DriverEffect]:
         return self.driver.step(do.Failed(" ".join(why)))
@@ -102,13 +102,13 @@ class ScriptDriver:
                 return "copy all to the log"
             case do.Sync(claim):
                 return f"compare all, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
-            case do.TellEverything():
+            case do.SendRpcsToBrokers():
                 return "send full metadata to brokers"
             case do.Mirror(claim, is_snapshot):
                 return f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
-            case do.Note(MigrationDriverMoved() as moved):
+            case do.EmitEvent(MigrationDriverMoved() as moved):
                 return f"is {moved.to_state}"
-            case do.Note(MigrationWaits() as waits):
+            case do.EmitEvent(MigrationWaits() as waits):
                 return f"waits: {waits.reason}"
             case _:
                 raise AssertionError(effect)

@@ -6,13 +6,13 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, Diverging, OffsetAnswer, ReadBounds, SearchMaxTimestamp, SearchTimestamp
 from kraftsim.core.partitions.reading import decide_list_offset, decide_read
-from kraftsim.core.partitions.reign import Appointment, ReignRules
+from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
-from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import (
     BatchAppended,
@@ -46,7 +46,7 @@ def replica(
         epochs=LeaderEpochs([EpochStart(1, 0)] if log_end_offset else []),
         producer_state=ProducerStateManager(TRUSTING),
         rules=rules or AppendRules(),
-        note=emitted.append,
+        emit=emitted.append,
     )
     if leader_epoch is not None:
         lead(made, leader_epoch)
@@ -56,9 +56,9 @@ def replica(
 
 def lead(partition: PartitionReplica, leader_epoch: int) -> bool:
     """Make this broker the leader of a partition without followers."""
-    appointment = Appointment(leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,))
-    rules = ReignRules(min_in_sync=min(partition.rules.min_in_sync_replicas, 1))
-    return partition.lead(appointment, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True)
+    leader_and_isr = LeaderAndIsrState(leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,))
+    rules = LeaderRules(min_in_sync=min(partition.rules.min_in_sync_replicas, 1))
+    return partition.lead(leader_and_isr, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True)
 
 
 def append(partition: PartitionReplica, batch: RecordBatch) -> AppendDecision:
@@ -284,6 +284,6 @@ def test_inactive_producer_expires_and_emits_an_event(emitted: list[Event]) -> N
 def test_remote_copies_beyond_a_truncation_do_not_count(truncated_to: int, copied: int) -> None:
     """Otherwise local segments without a remote copy would be deleted."""
     followed = replica([], log_end_offset=12, leader_epoch=None)
-    followed.copied_offset = 7
-    followed.on_cut(0, truncated_to)
-    assert followed.copied_offset == copied
+    followed.remote_end_offset = 7
+    followed.on_truncated(0, truncated_to)
+    assert followed.remote_end_offset == copied

@@ -33,7 +33,7 @@ def given(decision: object, *controls: ResizableProducerIdControl | RepeatingPro
 
 def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingBlockClient:
     """A broker's source with one block available."""
-    made = kind(broker_epoch=lambda: 5, note=lambda event: None)
+    made = kind(broker_epoch=lambda: 5, emit=lambda event: None)
     made.claim(0)
     made.take_effects()
     made.on_response(ErrorCode.NONE, 0, size, 0)
@@ -41,7 +41,7 @@ def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingB
 
 
 def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
-    return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, note=lambda event: None)
+    return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, emit=lambda event: None)
 
 
 def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> None:
@@ -108,7 +108,7 @@ def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
 def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures) -> None:
     for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
         for error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-            source = kind(broker_epoch=lambda: 5, note=lambda event: None)
+            source = kind(broker_epoch=lambda: 5, emit=lambda event: None)
             source.claim(0)
             source.take_effects()
             source.on_response(error, 0, 0, 0)
@@ -189,7 +189,7 @@ def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures
         (True, RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)),
         (False, ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)),
     ):
-        machines = [PrefetchingBlockClient(broker_epoch=lambda: 5, note=lambda event: None) for _ in range(2)]
+        machines = [PrefetchingBlockClient(broker_epoch=lambda: 5, emit=lambda event: None) for _ in range(2)]
         blocks = []
         for machine in machines:
             machine.claim(0)

@@ -174,10 +174,10 @@ def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(kind: str, histor
 
 def _source(kind: str) -> ProducerIdSource:
     if kind == "prefetching":
-        return PrefetchingBlockClient(broker_epoch=lambda: 1, note=lambda event: None)
+        return PrefetchingBlockClient(broker_epoch=lambda: 1, emit=lambda event: None)
     if kind == "znode":
-        return ZnodeBlockClient(broker_epoch=lambda: 1, note=lambda event: None)
-    return WaitingBlockClient(broker_epoch=lambda: 1, note=lambda event: None, max_wait_ms=400)
+        return ZnodeBlockClient(broker_epoch=lambda: 1, emit=lambda event: None)
+    return WaitingBlockClient(broker_epoch=lambda: 1, emit=lambda event: None, max_wait_ms=400)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_unreadable_or_exhausted_znode_gives_no_block(data: bytes, figures) -> N
 
 def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
     """None is left waiting, and the next request tries again."""
-    broker = Broker(ZnodeBlockClient(broker_epoch=lambda: 1, note=lambda event: None))
+    broker = Broker(ZnodeBlockClient(broker_epoch=lambda: 1, emit=lambda event: None))
     for _ in range(2):
         broker.take(broker.source.claim(0))
     broker.carry_out()

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy, UnknownProducer
-from kraftsim.core.producer_state.verdict import APPEND, Duplicate, Verdict
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
@@ -48,7 +48,7 @@ def duplicate(first_offset: int, last_offset: int) -> Duplicate:
         (8, 12, OUT_OF_ORDER),  # an overlap
     ],
 )
-def test_sequence_decides_the_result(first: int, last: int, verdict: Verdict) -> None:
+def test_sequence_decides_the_result(first: int, last: int, verdict: CheckResult) -> None:
     """A producer's next batch starts right after its last one; an exact duplicate is acknowledged with its first offset."""
     assert manager(make_batch(0, 4), make_batch(5, 9)).check(make_batch(first, last)) == verdict
 
@@ -88,7 +88,7 @@ def test_no_batch_overtakes_one_awaiting_verification(before, asked, epoch, firs
         (4, 2, OUT_OF_ORDER),  # a new epoch begins at 0
     ],
 )
-def test_epoch_is_checked_with_the_sequence(epoch: int, first: int, verdict: Verdict) -> None:
+def test_epoch_is_checked_with_the_sequence(epoch: int, first: int, verdict: CheckResult) -> None:
     """An older epoch is fenced, a newer one starts over."""
     last = first + 1 if verdict == duplicate(100, 101) else first
     assert manager(make_batch(0, 1, epoch=3)).check(make_batch(first, last, epoch=epoch)) == verdict
@@ -120,7 +120,7 @@ def test_new_epoch_discards_the_batches_of_the_old_one() -> None:
         ((LAST - 1, 2), 0, 2, OUT_OF_ORDER),
     ],
 )
-def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: Verdict) -> None:
+def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: CheckResult) -> None:
     """0 follows 2^31-1, inside a batch and between batches.   Source: KAFKA-7692."""
     assert manager(make_batch(*taken)).check(make_batch(first, last)) == verdict
 
@@ -129,7 +129,7 @@ def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: 
     ("policy", "verdict"),
     [(UnknownProducer.ACCEPTED, APPEND), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN), (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER)],
 )
-def test_unknown_producer_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: Verdict, figures) -> None:
+def test_unknown_producer_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: CheckResult, figures) -> None:
     """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always accepted.   Source: KIP-360."""
     state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(7)) == verdict
@@ -142,7 +142,7 @@ def test_unknown_producer_may_begin_anywhere_since_2_5(policy: UnknownProducer, 
 
 
 @pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
-def test_epoch_with_only_a_marker_begins_at_zero(policy: UnknownProducer, verdict: Verdict) -> None:
+def test_epoch_with_only_a_marker_begins_at_zero(policy: UnknownProducer, verdict: CheckResult) -> None:
     """KAFKA-7298 returned error 59 here until 2.4."""
     state = manager(make_marker(), policy=ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(3)) == verdict
@@ -247,7 +247,7 @@ class NaiveState:
 
     log: list[tuple[RecordBatch, int]] = field(default_factory=list)
 
-    def check(self, batch: RecordBatch) -> Verdict:
+    def check(self, batch: RecordBatch) -> CheckResult:
         mine = [(old, offset) for old, offset in self.log if old.producer_id == batch.producer_id]
         if not mine:
             return APPEND

@@ -7,29 +7,29 @@ from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.core.raft.roles import Follower, Leader
 from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.core.raft.voter_set import ReplicaKey, VoterNode, VoterSet
-from kraftsim.events.raft import LeaderUnheard
-from tests.core.quorum_lab import Lab
+from kraftsim.events.raft import CheckQuorumFailed
+from tests.core.quorum_harness import Harness
 
 
-def started(lab: Lab) -> Lab:
-    for node in lab.nodes.values():
+def started(harness: Harness) -> Harness:
+    for node in harness.nodes.values():
         node.start()
-    lab.run_until(lambda: lab.leader() is not None)
-    return lab
+    harness.run_until(lambda: harness.leader() is not None)
+    return harness
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.parametrize("has_pre_vote", [False, True])
 def test_leader_is_elected_and_all_replicas_follow(size: int, has_pre_vote: bool) -> None:
-    lab = started(Lab(7, size=size, settings=RaftSettings(has_pre_vote=has_pre_vote)))
-    lab.run(3000)
-    leader = lab.leader()
+    harness = started(Harness(7, size=size, settings=RaftSettings(has_pre_vote=has_pre_vote)))
+    harness.run(3000)
+    leader = harness.leader()
     assert leader is not None
     leader.write()
-    lab.run(2000)
-    ends = {node.replica.quorum.log.high_watermark for node in lab.nodes.values() if node.replica}
+    harness.run(2000)
+    ends = {node.replica.quorum.log.high_watermark for node in harness.nodes.values() if node.replica}
     assert ends == {leader.disk.end_offset()} and leader.disk.end_offset() > 1
-    others = [node.replica.quorum.role for node in lab.nodes.values() if node.replica and node is not leader]
+    others = [node.replica.quorum.role for node in harness.nodes.values() if node.replica and node is not leader]
     assert all(isinstance(role, Follower) for role in others)
 
 
@@ -38,48 +38,48 @@ def test_committed_records_are_kept_and_no_epoch_has_two_leaders(seed: int) -> N
     """Crashes, power losses, slow disks, partitioned links, lost messages; then no faults, until there is a leader
     and all replicas agree.
     """
-    lab = Lab(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
-    for node in lab.nodes.values():
+    harness = Harness(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
+    for node in harness.nodes.values():
         node.start()
-    rng = lab.random
+    rng = harness.random
     for _ in range(60):
-        lab.run(rng.randrange(50, 900))
-        node = lab.nodes[rng.randrange(len(lab.nodes)) + 1]
+        harness.run(rng.randrange(50, 900))
+        node = harness.nodes[rng.randrange(len(harness.nodes)) + 1]
         match rng.randrange(10):
             case 0 if node.replica is not None:
                 node.crash(power_loss=rng.random() < 0.5)
             case 1 | 2 if node.replica is None:
                 node.start()
             case 3:
-                lab.partitioned[node.id, rng.randrange(len(lab.nodes)) + 1] = None
+                harness.partitioned[node.id, rng.randrange(len(harness.nodes)) + 1] = None
             case 4:
-                lab.partitioned.clear()
+                harness.partitioned.clear()
             case 5:
-                lab.loss = rng.choice([0.0, 0.1, 0.3])
+                harness.loss = rng.choice([0.0, 0.1, 0.3])
             case 6:
-                lab.flush_ms = rng.choice([5, 400])
+                harness.flush_ms = rng.choice([5, 400])
             case 7 if seed % 3 == 0:
-                for dark in lab.nodes.values():
+                for dark in harness.nodes.values():
                     if dark.replica is not None:
                         dark.crash(power_loss=True)
                     dark.start()
             case _:
-                leader = lab.leader()
+                leader = harness.leader()
                 if leader is not None:
                     leader.write()
-    lab.partitioned.clear()
-    lab.loss, lab.flush_ms = 0.0, 5
-    for node in lab.nodes.values():
+    harness.partitioned.clear()
+    harness.loss, harness.flush_ms = 0.0, 5
+    for node in harness.nodes.values():
         if node.replica is None:
             node.start()
-    lab.run(12_000)
-    leader = lab.leader()
+    harness.run(12_000)
+    leader = harness.leader()
     assert leader is not None and leader.replica is not None
     leader.write()
-    lab.run(3_000)
-    leader = lab.leader()
+    harness.run(3_000)
+    leader = harness.leader()
     assert leader is not None and leader.replica is not None
-    for node in lab.nodes.values():
+    for node in harness.nodes.values():
         assert node.disk.batches == leader.disk.batches
         assert node.replica is not None and node.replica.quorum.log.high_watermark == leader.disk.end_offset()
 
@@ -120,17 +120,17 @@ def test_majority_commits_once_the_epochs_first_record_is_replicated(
 
 
 def test_leader_without_a_majority_resigns_in_time() -> None:
-    lab = started(Lab(11, size=3))
-    lab.run(2_000)
-    leader = lab.leader()
+    harness = started(Harness(11, size=3))
+    harness.run(2_000)
+    leader = harness.leader()
     assert leader is not None and leader.replica is not None
     leader_epoch = leader.replica.quorum.epoch
-    for other in lab.nodes:
+    for other in harness.nodes:
         if other != leader.id:
-            lab.partitioned[other, leader.id] = None
-            lab.partitioned[leader.id, other] = None
-    lab.run(leader.replica.quorum.settings.check_quorum_ms + 100)
+            harness.partitioned[other, leader.id] = None
+            harness.partitioned[leader.id, other] = None
+    harness.run(leader.replica.quorum.settings.check_quorum_ms + 100)
     assert not isinstance(leader.replica.quorum.role, Leader)
-    assert lab.leader() is not None and lab.leader() is not leader
-    [(origin, unheard)] = [(node_id, event) for node_id, event in lab.events if isinstance(event, LeaderUnheard)]
-    assert (origin, unheard.leader_epoch, unheard.heard_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)
+    assert harness.leader() is not None and harness.leader() is not leader
+    [(origin, unheard)] = [(node_id, event) for node_id, event in harness.events if isinstance(event, CheckQuorumFailed)]
+    assert (origin, unheard.leader_epoch, unheard.reachable_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)

@@ -10,8 +10,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from protocol.schema import Message
-from tests.core.quorum_lab import CLUSTER, LISTENER, LabNode
-from tests.core.quorum_table import PendingMessage, Table
+from tests.core.quorum_harness import CLUSTER, LISTENER, HarnessNode
+from tests.core.quorum_stepper import PendingMessage, Table
 
 ROUNDS_MAX = 200
 
@@ -77,7 +77,7 @@ class ScriptDriver:
         self.table.part(int(one), int(other))
 
     def do_heal(self) -> None:
-        self.table.mend()
+        self.table.heal()
 
     def do_messages(self) -> list[str]:
         return [f"{message.sender}>{message.receiver} {message.name}{' answer' if message.request else ''}" for message in self.table.pending]
@@ -132,7 +132,7 @@ class ScriptDriver:
 
         self._node(leader).receive(request, answered)
 
-    def _node(self, node_id: str) -> LabNode:
+    def _node(self, node_id: str) -> HarnessNode:
         return self.table.nodes[int(node_id)]
 
     def _messages(self, way: str, name: str) -> list[PendingMessage]:
@@ -143,7 +143,7 @@ class ScriptDriver:
             if sender in (str(message.sender), "*") and receiver in (str(message.receiver), "*") and name in ("", message.name)
         ]
 
-    def _shown(self, node: LabNode) -> str:
+    def _shown(self, node: HarnessNode) -> str:
         state = node.disk.state
         stored = "" if state is None else f"stored epoch {state.leader_epoch} leader {state.leader_id} voted {state.voted_id}"
         if node.replica is None:

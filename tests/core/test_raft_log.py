@@ -75,7 +75,7 @@ class History:
         """A snapshot of another replica replaces everything."""
         end = self.plain.end
         snapshot = SnapshotId(end.offset + self.random.randint(1, 5), end.epoch + self.random.randint(0, 2))
-        assert self.log.begin_at(snapshot) == self.plain.snapshots
+        assert self.log.advance_log_start(snapshot) == self.plain.snapshots
         self.plain.epochs += [snapshot.epoch] * (snapshot.end_offset - end.offset)
         self.plain.start_offset = self.plain.flushed = self.plain.high_watermark = snapshot.end_offset
         self.plain.snapshots = [snapshot]
@@ -116,7 +116,7 @@ def test_log_that_starts_with_a_snapshot_serves_fetches_from_its_end() -> None:
     log = RaftLog()
     log.append(1, 4)
     log.add_snapshot(SnapshotId(4, 1))
-    assert log.begin_at(SnapshotId(443, 2)) == [SnapshotId(4, 1)]
+    assert log.advance_log_start(SnapshotId(443, 2)) == [SnapshotId(4, 1)]
     log.append(3, 1)
     assert log.agreement_with(443, 2) is None
     assert log.agreement_with(4, 1) == SnapshotId(443, 2)
@@ -130,5 +130,5 @@ def test_committed_records_are_never_truncated() -> None:
         log.truncate_to(4)
     log.high_watermark = None
     log.start_offset = 6
-    with pytest.raises(AssertionError, match="before the log begins"):
+    with pytest.raises(AssertionError, match="below the log start offset"):
         log.truncate_to(5)

@@ -9,7 +9,7 @@ LEADERS = {HERE: 1, THERE: 2}
 
 def between(first_offset: int, end_offset: int) -> ReaderPositions:
     positions = ReaderPositions([HERE])
-    positions.begin_at(HERE, first_offset)
+    positions.set_start(HERE, first_offset)
     positions.end_at(HERE, end_offset)
     return positions
 
@@ -21,7 +21,7 @@ def test_both_ends_are_listed_before_any_fetch() -> None:
     assert positions.without_first_offset() == [HERE, THERE]
     assert positions.without_end_offset() == [THERE]
     assert positions.unfinished(LEADERS) == {}
-    positions.begin_at(HERE, 0)
+    positions.set_start(HERE, 0)
     assert positions.unfinished(LEADERS) == {1: [HERE]}
     assert positions.unfinished({THERE: 2}) == {}
     assert not positions.is_done

@@ -8,8 +8,8 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.zookeeper_mode.access_entities import access_changes, resource_of_path
 from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.received_metadata import FULL, HeldPartition, ReceivedMetadata, Told, refuse_broker_epoch
-from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, told_topic_id
+from kraftsim.core.zookeeper_mode.received_metadata import FULL, LocalPartition, MetadataUpdate, ReceivedMetadata, refuse_broker_epoch
+from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, reported_topic_id
 from protocol.acls import AclPatternType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -81,15 +81,15 @@ def appointed(partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, rep
     )
 
 
-def appointment(
+def leader_and_isr(
     *states: object, topic_id: bytes = TOPIC_ID, epoch: int = CONTROLLER_EPOCH, kraft: bool = False, kind: int = 0
 ) -> LeaderAndIsrRequest:
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))  # type: ignore[arg-type]
     return LeaderAndIsrRequest(controller_id=2, controller_epoch=epoch, topic_states=[topic], is_kraft_controller=kraft, type=kind)
 
 
-def apply(image: MetadataImage, outcome: Told | Refusal) -> Told:
-    assert isinstance(outcome, Told), outcome
+def apply(image: MetadataImage, outcome: MetadataUpdate | Refusal) -> MetadataUpdate:
+    assert isinstance(outcome, MetadataUpdate), outcome
     for name, topic_id in outcome.adopted.items():
         image.name_topic(name, topic_id)
     for record in outcome.records:
@@ -104,8 +104,8 @@ def image_after(*requests: object) -> MetadataImage:
     return image
 
 
-def held(leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bool = False) -> HeldPartition:
-    return HeldPartition(leader_epoch=leader_epoch, topic_id=topic_id, is_offline=is_offline)
+def held(leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bool = False) -> LocalPartition:
+    return LocalPartition(leader_epoch=leader_epoch, topic_id=topic_id, is_offline=is_offline)
 
 
 def test_update_metadata_is_applied() -> None:
@@ -162,7 +162,7 @@ def test_topic_without_an_id_gets_one_later_and_is_the_same_topic() -> None:
     topic = image.topic("t")
     assert topic is not None
     assert topic.topic_id == derived_topic_id("t")
-    assert told_topic_id(topic.topic_id) == ZERO_UUID
+    assert reported_topic_id(topic.topic_id) == ZERO_UUID
     apply(image, received().update(update(state(0), topic_id=TOPIC_ID), image))  # type: ignore[arg-type]
     topic = image.topic("t")
     assert topic is not None
@@ -215,22 +215,22 @@ def test_every_version_of_update_metadata_is_supported(version: int) -> None:
 @pytest.mark.parametrize(
     ("asked", "present", "answer", "takes_role"),
     [
-        (appointment(appointed()), None, ErrorCode.NONE, True),
-        (appointment(appointed(leader_epoch=2)), held(1), ErrorCode.NONE, True),
-        (appointment(appointed(leader_epoch=1)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
-        (appointment(appointed(leader_epoch=0)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
-        (appointment(appointed(leader_epoch=1), kraft=True), held(1), ErrorCode.NONE, True),
-        (appointment(appointed(leader_epoch=2, replicas=[2, 3])), held(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
-        (appointment(appointed(leader_epoch=2), topic_id=OTHER_ID), held(1), ErrorCode.INCONSISTENT_TOPIC_ID, False),
-        (appointment(appointed(leader_epoch=2), topic_id=ZERO_UUID), held(1), ErrorCode.NONE, True),
-        (appointment(appointed(leader_epoch=1)), held(1, derived_topic_id("t")), ErrorCode.NONE, False),
-        (appointment(appointed(leader_epoch=2)), held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, False),
+        (leader_and_isr(appointed()), None, ErrorCode.NONE, True),
+        (leader_and_isr(appointed(leader_epoch=2)), held(1), ErrorCode.NONE, True),
+        (leader_and_isr(appointed(leader_epoch=1)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
+        (leader_and_isr(appointed(leader_epoch=0)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
+        (leader_and_isr(appointed(leader_epoch=1), kraft=True), held(1), ErrorCode.NONE, True),
+        (leader_and_isr(appointed(leader_epoch=2, replicas=[2, 3])), held(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (leader_and_isr(appointed(leader_epoch=2), topic_id=OTHER_ID), held(1), ErrorCode.INCONSISTENT_TOPIC_ID, False),
+        (leader_and_isr(appointed(leader_epoch=2), topic_id=ZERO_UUID), held(1), ErrorCode.NONE, True),
+        (leader_and_isr(appointed(leader_epoch=1)), held(1, derived_topic_id("t")), ErrorCode.NONE, False),
+        (leader_and_isr(appointed(leader_epoch=2)), held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, False),
     ],
 )
-def test_each_partition_gets_its_result(asked: LeaderAndIsrRequest, present: HeldPartition | None, answer: ErrorCode, takes_role: bool) -> None:
+def test_each_partition_gets_its_result(asked: LeaderAndIsrRequest, present: LocalPartition | None, answer: ErrorCode, takes_role: bool) -> None:
     """LeaderAndIsr (4): ReplicaManager.becomeLeaderOrFollower of 3.9."""
     image = image_after(update(state()))
-    result = apply(image, received().appoint(asked, image, lambda topic, partition: present))
+    result = apply(image, received().apply_leader_and_isr(asked, image, lambda topic, partition: present))
     assert result.answers == {("t", 0): answer}
     assert list(result.roles) == ([("t", 0)] if takes_role else [])
 
@@ -242,9 +242,9 @@ ILLEGAL_NAMES = ("", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32
 def test_invalid_topic_name_creates_no_log(name: str) -> None:
     """Its path would be another directory or invalid, and a failing log directory ends a broker with a single one."""
     image = image_after(update(state()))
-    asked = appointment(appointed())
+    asked = leader_and_isr(appointed())
     asked.topic_states = [LeaderAndIsrTopicState(topic_name=name, topic_id=OTHER_ID, partition_states=[appointed()]), *asked.topic_states]
-    result = received().appoint(asked, image, lambda topic, partition: None)
+    result = received().apply_leader_and_isr(asked, image, lambda topic, partition: None)
     assert not isinstance(result, Refusal)
     assert result.answers == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION, ("t", 0): ErrorCode.NONE}
     assert list(result.roles) == [("t", 0)]
@@ -253,15 +253,19 @@ def test_invalid_topic_name_creates_no_log(name: str) -> None:
 def test_partition_that_only_receives_a_topic_id_keeps_its_role() -> None:
     """With the known leader epoch LeaderAndIsr may bring an id and nothing else."""
     image = image_after(update(state(), topic_id=ZERO_UUID))
-    result = apply(image, received().appoint(appointment(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t"))))
+    result = apply(
+        image, received().apply_leader_and_isr(leader_and_isr(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t")))
+    )
     assert (result.adopted, result.records) == ({"t": TOPIC_ID}, [])
 
 
 @pytest.mark.parametrize(("option", "kraft", "kept"), [(True, True, frozenset({("t", 0)})), (True, False, None), (False, True, None)])
 def test_replica_missing_from_a_full_request_is_a_stray(option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None) -> None:
     """Only from a KRaft controller, and only at a migrating broker."""
-    result = received(deletes_what_is_missing=option).appoint(appointment(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None)
-    assert isinstance(result, Told)
+    result = received(deletes_what_is_missing=option).apply_leader_and_isr(
+        leader_and_isr(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None
+    )
+    assert isinstance(result, MetadataUpdate)
     assert result.keeps == kept
 
 
@@ -277,13 +281,13 @@ def test_replica_missing_from_a_full_request_is_a_stray(option: bool, kraft: boo
     ],
 )
 def test_stop_replica_needs_the_latest_leader_epoch(
-    leader_epoch: int, present: HeldPartition | None, answer: ErrorCode, stopped: dict[tuple[str, int], bool]
+    leader_epoch: int, present: LocalPartition | None, answer: ErrorCode, stopped: dict[tuple[str, int], bool]
 ) -> None:
     """StopReplica (5): KIP-570."""
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
     request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[row])])
     result = received().stop(request, lambda *_: present)
-    assert isinstance(result, Told)
+    assert isinstance(result, MetadataUpdate)
     assert (result.answers, result.stopped) == ({("t", 0): answer}, stopped)
 
 
@@ -293,11 +297,11 @@ def test_invalid_topic_name_deletes_nothing(name: str) -> None:
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=5, delete_partition=True)
     request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])])
 
-    def held(topic: str, partition: int) -> HeldPartition | None:
+    def held(topic: str, partition: int) -> LocalPartition | None:
         raise AssertionError("a directory of that name must not be looked up")
 
     result = received().stop(request, held)
-    assert isinstance(result, Told)
+    assert isinstance(result, MetadataUpdate)
     assert (result.answers, result.stopped) == ({(name, 0): ErrorCode.NONE}, {})
 
 
@@ -311,7 +315,7 @@ def test_invalid_topic_name_deletes_nothing(name: str) -> None:
 def test_older_versions_delete_all_partitions_or_none(request_of_old: StopReplicaRequest) -> None:
     """Versions 0 to 2 have no leader epochs."""
     result = received().stop(request_of_old, lambda *_: held(7))
-    assert isinstance(result, Told)
+    assert isinstance(result, MetadataUpdate)
     assert result.stopped == {("t", 0): True}
 
 
@@ -321,7 +325,7 @@ def test_deposed_controller_is_rejected() -> None:
     apply(image, teller.update(update(state(), epoch=7), image))  # type: ignore[arg-type]
     refused = [
         teller.update(update(state(), epoch=6), image),  # type: ignore[arg-type]
-        teller.appoint(appointment(appointed(), epoch=6), image, lambda *_: None),
+        teller.apply_leader_and_isr(leader_and_isr(appointed(), epoch=6), image, lambda *_: None),
         teller.stop(StopReplicaRequest(controller_epoch=6), lambda *_: None),
     ]
     assert [isinstance(each, Refusal) and each.error for each in refused] == [ErrorCode.STALE_CONTROLLER_EPOCH] * 3

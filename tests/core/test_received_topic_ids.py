@@ -11,7 +11,7 @@ from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.zookeeper_mode.received_metadata import FULL, HeldPartition, ReceivedMetadata
+from kraftsim.core.zookeeper_mode.received_metadata import FULL, LocalPartition, ReceivedMetadata
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.k06_update_metadata import (
     LEADER_DURING_DELETE,
@@ -55,15 +55,17 @@ LEADERS = st.builds(
 def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(requests: list[UpdateMetadataRequest | LeaderAndIsrRequest]) -> None:
     image, received = MetadataImage(), ReceivedMetadata(OWN, bytes(16), deletes_what_is_missing=True)
 
-    def held(name: str, number: int) -> HeldPartition | None:
+    def held(name: str, number: int) -> LocalPartition | None:
         topic = image.topic(name)
         partition = None if topic is None else topic.partitions.get(number)
         if topic is None or partition is None or OWN not in partition.replicas:
             return None
-        return HeldPartition(leader_epoch=partition.leader_epoch, topic_id=topic.topic_id)
+        return LocalPartition(leader_epoch=partition.leader_epoch, topic_id=topic.topic_id)
 
     for request in requests:
-        answer = received.update(request, image) if isinstance(request, UpdateMetadataRequest) else received.appoint(request, image, held)
+        answer = (
+            received.update(request, image) if isinstance(request, UpdateMetadataRequest) else received.apply_leader_and_isr(request, image, held)
+        )
         assert not isinstance(answer, Refusal), "the epoch of the controller never changes"
         for name, topic_id in answer.adopted.items():
             if image.topic(name) is not None:

@@ -11,13 +11,13 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
-from kraftsim.core.partitions.following import Accept, BackOff, CutTo, FetchWish, Following, OffsetWish, RestartAt
+from kraftsim.core.partitions.following import Accept, BackOff, FetchWish, Following, OffsetWish, RestartAt, TruncateTo
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.core.partitions.reading import decide_read
-from kraftsim.core.partitions.reign import Appointment, ReignRules
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.event import Event
@@ -54,9 +54,9 @@ class ScriptDriver:
         isr = isr.removeprefix("isr=")
         self.min_in_sync = int(min_in_sync)
         self.replica.rules = AppendRules(min_in_sync_replicas=self.min_in_sync)
-        appointment = Appointment(leader_epoch=int(epoch), partition_epoch=int(partition_epoch), replicas=(1, 2, 3), isr=_ids(isr))
-        rules = ReignRules(lag_max_ms=LAG_MAX_MS, min_in_sync=self.min_in_sync)
-        self.replica.lead(appointment, now_ms=self.now_ms, rules=rules, eligible=lambda replica_id, _: replica_id not in self.fenced)
+        leader_and_isr = LeaderAndIsrState(leader_epoch=int(epoch), partition_epoch=int(partition_epoch), replicas=(1, 2, 3), isr=_ids(isr))
+        rules = LeaderRules(lag_max_ms=LAG_MAX_MS, min_in_sync=self.min_in_sync)
+        self.replica.lead(leader_and_isr, now_ms=self.now_ms, rules=rules, eligible=lambda replica_id, _: replica_id not in self.fenced)
         return self._shown()
 
     def do_at(self, now_ms: str) -> None:
@@ -126,7 +126,7 @@ class ScriptDriver:
     def do_here_from(self, local_start_offset: str) -> None:
         """Records before an offset are in the remote store only."""
         self.replica.is_tiered = True
-        self.replica.note_local_start(int(local_start_offset))
+        self.replica.set_local_start(int(local_start_offset))
 
     def do_follow(self, leader_id: str, epoch: str) -> str:
         following = self.replica.follow(int(leader_id), int(epoch))
@@ -144,8 +144,8 @@ class ScriptDriver:
             batch = make_batch(0, int(count) - 1, producer_id=-1, epoch=-1, base_offset=self.replica.log_end_offset)
             if int(epoch) > (self.replica.epochs.latest_epoch if self.replica.epochs.latest_epoch is not None else -1):
                 self.replica.epochs.assign(int(epoch), batch.base_offset)
-            self.replica.apply_copied(RecordBatch(b"".join(batch.with_base_offset(batch.base_offset, int(epoch)))))
-        self.replica.on_copied(step.high_watermark)
+            self.replica.append_replicated(RecordBatch(b"".join(batch.with_base_offset(batch.base_offset, int(epoch)))))
+        self.replica.on_replicated(step.high_watermark)
         return self._wish()
 
     def do_diverges(self, end_offset: str, epoch: str) -> str:
@@ -181,7 +181,7 @@ class ScriptDriver:
         match step:
             case None:
                 return ""
-            case CutTo(offset=offset):
+            case TruncateTo(offset=offset):
                 self._truncate(0, offset)
                 return f"truncates its log at {offset}"
             case RestartAt(offset=offset):
@@ -194,7 +194,7 @@ class ScriptDriver:
 
     def _truncate(self, start_offset: int, end_offset: int) -> None:
         self.replica.epochs.truncate_to(end_offset)
-        self.replica.on_cut(start_offset, end_offset)
+        self.replica.on_truncated(start_offset, end_offset)
 
     # Both ---------------------------------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class ScriptDriver:
             epochs=known,
             producer_state=ProducerStateManager(ProducerStatePolicy(verifies_transactions=False)),
             rules=AppendRules(min_in_sync_replicas=self.min_in_sync),
-            note=self.notes.append,
+            emit=self.notes.append,
             high_watermark=high_watermark,
         )
 
@@ -220,9 +220,9 @@ class ScriptDriver:
         return f"proposes isr {list(proposal.isr)} at partition epoch {proposal.partition_epoch}" if proposal is not None else ""
 
     def _shown(self) -> str:
-        replica, reign = self.replica, self.replica.reign
+        replica, leader_state = self.replica, self.replica.leader_state
         log = f"log ends {replica.log_end_offset}, high watermark {replica.high_watermark}"
-        return log if reign is None else f"leads epoch {replica.leader_epoch}, isr {list(reign.in_sync.agreed)}, {log}"
+        return log if leader_state is None else f"leads epoch {replica.leader_epoch}, isr {list(leader_state.in_sync.agreed)}, {log}"
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -70,5 +70,5 @@ def test_active_segment_is_deleted_once_it_is_too_old() -> None:
 def test_epochs_begin_at_the_log_start_offset(start: int, left: list[EpochStart]) -> None:
     """Source: LeaderEpochFileCache.truncateFromStartAsyncFlush."""
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
-    assert epochs.begin_at(start) is (list(epochs.starts) != [EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
+    assert epochs.advance_log_start(start) is (list(epochs.starts) != [EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
     assert list(epochs.starts) == left

@@ -28,7 +28,7 @@ def steppers() -> set[str]:
 
 def sources() -> str:
     """The classes used by the script drivers and their harnesses."""
-    return "\n".join(path.read_text() for pattern in ("test_*_scripts.py", "*_lab.py", "*_table.py") for path in sorted(TESTS.glob(pattern)))
+    return "\n".join(path.read_text() for pattern in ("test_*_scripts.py", "*_harness.py", "*_stepper.py") for path in sorted(TESTS.glob(pattern)))
 
 
 def test_every_step_based_core_has_scripts():

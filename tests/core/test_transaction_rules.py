@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.epoch_rules import FENCING_EPOCH, LAST_GIVEN_EPOCH
-from kraftsim.core.transactions.patient_rules import ForgetfulTransactionRules, PatientTransactionRules
 from kraftsim.core.transactions.transaction_entry import NO_TIME, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_records import facts_record, read_facts, tombstone
 from kraftsim.core.transactions.transaction_rules import (
     MUST_ABORT,
     NEEDS_PRODUCER_ID,
     Already,
-    EndAsked,
+    EndTxnInput,
     TransactionRules,
 )
+from kraftsim.core.transactions.transaction_rules_4_0 import TransactionRulesSince40, TransactionRulesSince41
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import (
     AT_REST,
@@ -114,7 +114,7 @@ def test_initialised_id_has_nothing_of_its_last_transaction(expected):
 def test_requests_during_a_pending_change_are_rejected():
     busy = entry(EMPTY)
     busy.begin(replace(busy.facts, state=EMPTY))
-    asked = EndAsked(producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=0)
+    asked = EndTxnInput(producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=0)
     assert spelt(RULES.decide_init(busy, None, 1, NOW)) is BUSY
     assert spelt(RULES.decide_add(busy, (PID, 5), [T0], 0, NOW)) is BUSY
     assert spelt(RULES.decide_end(busy, asked, NOW)) is BUSY
@@ -149,24 +149,24 @@ def test_current_producer_adds_partitions_to_its_transaction(state, producer, pa
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 6), (OTHER, 5)])
 def test_since_4_0_pending_completion_is_reported_before_epoch_errors(producer):
     """KAFKA-18575: the producer may know its next epoch while the completion that returned it is pending."""
-    assert spelt(PatientTransactionRules().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) is BUSY
+    assert spelt(TransactionRulesSince40().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) is BUSY
     assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (FENCED, OTHERS)
 
 
 def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins():
     """Verified with Apache Kafka 4.4.0, after 32,766 epochs."""
     known = entry(COMPLETE_COMMIT, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST)
-    begun = PatientTransactionRules().decide_add(known, (PID, 0), [T0], 2, NOW)
+    begun = TransactionRulesSince40().decide_add(known, (PID, 0), [T0], 2, NOW)
     assert isinstance(begun, TransactionFacts)
     known.take(begun)
-    assert spelt(PatientTransactionRules().decide_init(known, (OTHER, LAST), 1, NOW)) is FENCED
+    assert spelt(TransactionRulesSince40().decide_init(known, (OTHER, LAST), 1, NOW)) is FENCED
 
 
 def test_since_4_0_initialisation_clears_the_start_of_the_last_transaction():
     before = entry(COMPLETE_COMMIT)
     facts = RULES.decide_init(before, None, 1, NOW)
     assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "as in the record"
-    held = [rules.held(before.facts, facts).start_ms for rules in (RULES, PatientTransactionRules(), ForgetfulTransactionRules())]
+    held = [rules.held(before.facts, facts).start_ms for rules in (RULES, TransactionRulesSince40(), TransactionRulesSince41())]
     assert held == [NOW - 5000, NOW - 5000, NO_TIME]
 
 
@@ -193,7 +193,7 @@ def test_partition_is_verified_against_the_transaction(state, producer, partitio
 
 def ended(state: TransactionState, epoch_asked: int, *, commits: bool, version: int, producer_id: int = PID, **changes: object) -> object:
     """The outcome of an EndTxn."""
-    asked = EndAsked(producer_id=producer_id, producer_epoch=epoch_asked, is_commit=commits, transaction_version=version)
+    asked = EndTxnInput(producer_id=producer_id, producer_epoch=epoch_asked, is_commit=commits, transaction_version=version)
     return spelt(RULES.decide_end(entry(state, **changes), asked, NOW))
 
 
@@ -242,7 +242,7 @@ def test_end_txn_with_epoch_bump_by_state(state, repeated_commit, commit, repeat
 
 def test_producer_gets_a_new_id_after_the_last_epoch():
     known = entry(ONGOING, epoch=LAST)
-    asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=True, transaction_version=2)
+    asked = EndTxnInput(producer_id=PID, producer_epoch=LAST, is_commit=True, transaction_version=2)
     assert RULES.decide_end(known, asked, NOW) is NEEDS_PRODUCER_ID
     decided = RULES.decide_end(known, asked, NOW, FRESH)
     assert isinstance(decided, TransactionFacts)
@@ -277,9 +277,9 @@ def test_exhausted_epoch_can_still_be_fenced():
     ("rules", "version", "fresh", "outcome"),
     [
         (RULES, 0, None, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (PatientTransactionRules(), 0, None, (PREPARE_ABORT, PID, FENCING_EPOCH)),
-        (PatientTransactionRules(), 2, None, NEEDS_PRODUCER_ID),
-        (PatientTransactionRules(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+        (TransactionRulesSince40(), 0, None, (PREPARE_ABORT, PID, FENCING_EPOCH)),
+        (TransactionRulesSince40(), 2, None, NEEDS_PRODUCER_ID),
+        (TransactionRulesSince40(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
 def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
@@ -298,7 +298,7 @@ def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
 )
 def test_only_an_abort_is_possible_in_the_fencing_epoch(is_commit, fresh, outcome):
     """With transaction.version 2; verified with 4.4.0."""
-    asked = EndAsked(producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2)
+    asked = EndTxnInput(producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2)
     assert spelt(RULES.decide_end(entry(ONGOING, epoch=FENCING_EPOCH), asked, NOW, fresh)) == outcome
 
 
@@ -394,7 +394,7 @@ def test_ids_expire_in_bounded_batches():
 def test_another_coordinator_returns_the_announced_new_id():
     """The record of the decision contains the next id (KIP-890): a coordinator that loads it can complete the transaction with it."""
     known = entry(ONGOING, epoch=LAST)
-    asked = EndAsked(producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2)
+    asked = EndTxnInput(producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2)
     decided = RULES.decide_end(known, asked, NOW, FRESH)
     assert isinstance(decided, TransactionFacts)
     key, value = facts_record("x", decided, 1)

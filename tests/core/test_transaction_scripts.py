@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
     Identity,
     IdentityTaken,
     MetadataArrived,
@@ -21,6 +20,7 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendMetadataRequest,
     SendProduce,
     TimePassed,
     TopicPartition,
@@ -49,19 +49,19 @@ from kraftsim.core.clients.transaction_steps import (
 )
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.marker_queue import Complete, EndedTransaction, MarkerQueue, NoLeader, RetryLater, SendMarkers
+from kraftsim.core.transactions.marker_queue import Complete, MarkerQueue, NoLeader, PreparedTransaction, RetryLater, SendMarkers
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, first_facts
 from kraftsim.core.transactions.transaction_rules import (
     NEEDS_PRODUCER_ID,
     Already,
-    EndAsked,
+    EndTxnInput,
     MustAbort,
     NeedsProducerId,
     TransactionRules,
 )
-from kraftsim.core.transactions.verification_queue import Ask, Question, Told, VerificationQueue
+from kraftsim.core.transactions.verification_queue import Ask, Question, VerificationQueue, VerificationResult
 from protocol.errors import ErrorCode
-from tests.core.spelling import spelt
+from tests.core.effect_format import spelt
 
 GROUP = GroupIdentity("g", 3, "m")
 Outcome = TransactionFacts | Already | Refusal | NeedsProducerId | MustAbort
@@ -168,7 +168,7 @@ class ProducerDriver:
                 return f"continues as {spelt(identity)}"
             case OffsetsAccepted(offsets=offsets):
                 return f"offsets accepted: {', '.join(f'{spelt(where)} {offset}' for where, offset in offsets)}"
-            case AskMetadata(topics):
+            case SendMetadataRequest(topics):
                 return f"refresh metadata of {', '.join(topics)}"
             case RecordDelivered(record=record, offset=offset):
                 return f"delivered {record.key} at {offset}"
@@ -244,7 +244,7 @@ class CoordinatorDriver:
 
     def _end(self, identity: str, *, is_commit: bool) -> Outcome:
         producer_id, producer_epoch = _identity(identity)
-        asked = EndAsked(producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit, transaction_version=self.version)
+        asked = EndTxnInput(producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit, transaction_version=self.version)
         outcome = self.rules.decide_end(self.entry, asked, 0)
         return outcome if outcome is not NEEDS_PRODUCER_ID else self.rules.decide_end(self.entry, asked, 0, self._fresh())
 
@@ -264,7 +264,7 @@ class MarkerDriver:
     def __init__(self) -> None:
         self.leaders: dict[str, int | NoLeader] = {}
         self.queue = MarkerQueue(lambda where: self.leaders.get(where[0], NoLeader.GONE))
-        self.ended: dict[str, EndedTransaction] = {}
+        self.ended: dict[str, PreparedTransaction] = {}
         self.count = 0
 
     def answer(self, line: str) -> str:
@@ -283,11 +283,11 @@ class MarkerDriver:
         """
         self.count += 1
         entry = TransactionEntry(name, first_facts(self.count, 60_000, 0))
-        rules, end = TransactionRules(), EndAsked(producer_id=self.count, producer_epoch=0, is_commit=True, transaction_version=1)
+        rules, end = TransactionRules(), EndTxnInput(producer_id=self.count, producer_epoch=0, is_commit=True, transaction_version=1)
         entry.take(_facts(rules.decide_init(entry, None, 60_000, 0)))
         entry.take(_facts(rules.decide_add(entry, (self.count, 0), [(topic, 0) for topic in topics], 1, 0)))
         entry.take(_facts(rules.decide_end(entry, end, 0)))
-        self.ended[name] = EndedTransaction(entry, rules.completed(entry, 0), 0, self.count)
+        self.ended[name] = PreparedTransaction(entry, rules.completed(entry, 0), 0, self.count)
         self.queue.add(self.ended[name])
 
     def do_answer(self, broker_id: str, *said: str) -> None:
@@ -329,10 +329,10 @@ class VerificationDriver:
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
-        effects: list[Ask | Told] = getattr(self, f"do_{verb}")(*words)
+        effects: list[Ask | VerificationResult] = getattr(self, f"do_{verb}")(*words)
         return "\n".join(map(self._line, effects))
 
-    def do_ask(self, coordinator_id: str, name: str, identity: str, *partitions: str) -> list[Ask | Told]:
+    def do_ask(self, coordinator_id: str, name: str, identity: str, *partitions: str) -> list[Ask | VerificationResult]:
         self.waiters += 1
         producer_id, producer_epoch = _identity(identity)
         question = Question(
@@ -345,22 +345,22 @@ class VerificationDriver:
         )
         return self.queue.add(int(coordinator_id), question)
 
-    def do_answer(self, coordinator_id: str, *said: str) -> list[Ask | Told]:
+    def do_answer(self, coordinator_id: str, *said: str) -> list[Ask | VerificationResult]:
         """Every partition is in its transaction, except those named after their transactional id."""
         answers: dict[str, dict[tuple[str, int], ErrorCode]] = {}
         for name, where, error in ((each.split(":")[0], *each.split(":")[1].split("=")) for each in said):
             answers.setdefault(name, {})[_partitions([where])[0]] = ErrorCode[error]
         return self.queue.on_answer(int(coordinator_id), answers)
 
-    def do_error(self, coordinator_id: str, error: str) -> list[Ask | Told]:
+    def do_error(self, coordinator_id: str, error: str) -> list[Ask | VerificationResult]:
         return self.queue.on_error(int(coordinator_id), ErrorCode[error])
 
-    def _line(self, effect: Ask | Told) -> str:
+    def _line(self, effect: Ask | VerificationResult) -> str:
         match effect:
             case Ask(coordinator_id, questions):
                 rows = (f"{each.transactional_id} {each.producer_id}/{each.producer_epoch} in {_names(each.partitions)}" for each in questions)
                 return f"to {coordinator_id}: {', '.join(rows)}"
-            case Told(question, errors):
+            case VerificationResult(question, errors):
                 return f"waiter {question.waiter}: {', '.join(f'{_names([where])} {error.name}' for where, error in errors.items())}"
 
 

@@ -9,16 +9,16 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from protocol.batches import RecordBatch
-from tests.core.transactions_lab import TransactionsHarness
+from tests.core.transactions_harness import TransactionsHarness
 
 SEEDS = 10
 
 
-def play(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsHarness:
-    lab = TransactionsHarness(seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options)  # type: ignore[arg-type]
-    lab.run(300, trouble=0.06)
-    lab.settle_transactions()
-    return lab
+def run(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsHarness:
+    harness = TransactionsHarness(seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options)  # type: ignore[arg-type]
+    harness.run(300, trouble=0.06)
+    harness.settle_transactions()
+    return harness
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -32,22 +32,22 @@ def test_committed_reads_remain_valid(version: int, brokers: int) -> None:
     """
     committed = aborted = elections = reads = refused = 0
     for seed in range(SEEDS):
-        lab = play(seed, version, brokers=brokers)
-        committed += lab.committed
-        aborted += lab.aborted
-        elections += lab.elections
-        reads += len(lab.reads)
-        refused += lab.unverified + lab.fenced
+        harness = run(seed, version, brokers=brokers)
+        committed += harness.committed
+        aborted += harness.aborted
+        elections += harness.elections
+        reads += len(harness.reads)
+        refused += harness.unverified + harness.fenced
     assert committed > SEEDS / 2 and aborted > 3 * SEEDS and elections > 5 * SEEDS and reads > 10 * SEEDS and refused > 0
 
 
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 8))
 def test_committed_reads_remain_valid_in_any_history(seed: int) -> None:
     """The same, one history per run, for `make more-seeds`."""
-    play(seed, 1 + seed % 2)
+    run(seed, 1 + seed % 2)
 
 
-class AsksNobody(ProducerStateManager):
+class SkipsVerification(ProducerStateManager):
     """KAFKA-14402."""
 
     __slots__ = ()
@@ -82,7 +82,7 @@ class SeesEverything(PartitionReplica):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"state_class": AsksNobody}, "hanging transactions|was different"),
+        ({"state_class": SkipsVerification}, "hanging transactions|was different"),
         ({"state_class": ForgetsGuards}, "hanging transactions|was different"),
         ({"replica_class": SeesEverything}, "is not from"),
     ],
@@ -91,4 +91,4 @@ def test_harness_finds_a_former_bug(options: dict[str, type], complaint: str) ->
     """Otherwise it would prove nothing."""
     with pytest.raises(AssertionError, match=complaint):
         for seed in range(10):
-            play(seed, 1, **options)
+            run(seed, 1, **options)

@@ -22,10 +22,10 @@ from kraftsim.core.clients.producer_steps import (
     WindowAnnounced,
 )
 from kraftsim.core.clients.windowed_producer import LiteralProducer, UncheckedProducer, WindowedProducer
+from kraftsim.core.producer_state.check_result import APPEND
 from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
-from kraftsim.core.producer_state.verdict import APPEND
 from protocol.announced_window import announced_window, window_tag
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ class ProducerHarness:
         self.take(self.producer.step(MetadataArrived({WHERE: 1}), 0))
         return len(self.sent)
 
-    def hear(self, broker_id: int, window: int | None) -> int:
+    def receive(self, broker_id: int, window: int | None) -> int:
         self.take(self.producer.step(WindowAnnounced(broker_id, window), 0))
         return len(self.sent)
 
@@ -72,7 +72,7 @@ def test_five_requests_are_sent_until_a_window_is_announced(figures):
     before = driver.send(60)
     assert before == 5
     windows = [20, 50, 10]
-    under_way = [driver.hear(1, window) for window in windows]
+    under_way = [driver.receive(1, window) for window in windows]
     assert under_way == [20, 50, 50], "a window may grow and shrink while producers run: batches in flight remain so"
     for request in list(driver.sent):
         driver.answer(request)
@@ -83,7 +83,7 @@ def test_five_requests_are_sent_until_a_window_is_announced(figures):
 def test_next_leader_is_sent_five_until_it_announces_a_window(figures):
     driver = ProducerHarness()
     driver.send(8)
-    driver.hear(1, 1000)
+    driver.receive(1, 1000)
     assert len(driver.sent) == 8
     for request in list(driver.sent):
         driver.answer(request)
@@ -91,7 +91,7 @@ def test_next_leader_is_sent_five_until_it_announces_a_window(figures):
     for number in range(20):
         driver.take(driver.producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)), 0))
     assert len(driver.sent) == 8 + 5
-    assert driver.hear(2, 1000) == 8 + 20
+    assert driver.receive(2, 1000) == 8 + 20
     figures(sent_in_the_end=len(driver.sent))
 
 
@@ -113,7 +113,7 @@ def test_five_are_five_requests_or_literally_five_sequences(rules: type[Windowed
 def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(rules: type[WindowedProducer], sent: int):
     driver = ProducerHarness(rules)
     driver.send(1)
-    driver.hear(1, 1000)
+    driver.receive(1, 1000)
     driver.answer(driver.sent[0])
     driver.take(driver.producer.step(MetadataArrived({WHERE: 2}), 0))
     for number in range(20):
@@ -124,8 +124,8 @@ def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(rule
 def test_broker_that_stops_announcing_is_sent_five_again():
     driver = ProducerHarness()
     driver.send(30)
-    assert driver.hear(1, 12) == 12
-    driver.hear(1, None)
+    assert driver.receive(1, 12) == 12
+    driver.receive(1, None)
     for request in driver.sent[:7]:
         driver.answer(request)
     assert len(driver.sent) == 12, "five are still in flight"
@@ -136,7 +136,7 @@ def test_broker_that_stops_announcing_is_sent_five_again():
 def test_duplicate_completes_and_out_of_order_is_retried(figures):
     driver = ProducerHarness()
     driver.send(8)
-    driver.hear(1, 100)
+    driver.receive(1, 100)
     driver.answer(driver.sent[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     driver.answer(driver.sent[0], ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
     assert driver.delivered == [-1]
@@ -162,7 +162,7 @@ def test_old_leader_duplicates_batches_in_flight_beyond_five(rules, state, doubl
     five rejects 0 to 6 as out of order.
     """
     driver, leader = ProducerHarness(rules), state(ProducerStatePolicy())
-    driver.hear(1, 1000)
+    driver.receive(1, 1000)
     driver.send(20)
     log = [request.batches[0] for request in driver.sent[:12]]
     assert len(driver.sent) == 20

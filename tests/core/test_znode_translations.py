@@ -242,7 +242,7 @@ def test_incremental_writes_read_back_as_the_same_state(seed: int) -> None:
     for _ in range(60):
         touched = Touched()
         for record in [record for _ in range(history.rng.randrange(1, 4)) for record in history.happening()]:
-            touched.note(record, history.image)
+            touched.emit(record, history.image)
             history.image.replay(record, offset)
             offset += 1
         tree.carry_out(operations_of(touched, history.image, EPOCH))

@@ -10,8 +10,8 @@ from bench.bench_kills import (
     RECORDS_PER_TRANSACTION,
     UNKNOWN,
     Findings,
-    judge_idempotent,
-    judge_transactional,
+    check_idempotent,
+    check_transactional,
 )
 
 WHOLE = [(0, f"t.0.{number}") for number in range(RECORDS_PER_TRANSACTION)]
@@ -34,7 +34,7 @@ def found_of(findings: Findings) -> list[str]:
 )
 def test_idempotent_records(acknowledged, records, expected):
     findings = Findings()
-    judge_idempotent([SimpleNamespace(acknowledged=acknowledged)], records, findings)
+    check_idempotent([SimpleNamespace(acknowledged=acknowledged)], records, findings)
     assert found_of(findings) == expected
 
 
@@ -55,5 +55,5 @@ def test_idempotent_records(acknowledged, records, expected):
 )
 def test_transactions(outcome, records, expected):
     findings = Findings()
-    judge_transactional([SimpleNamespace(name="t", outcomes={0: outcome})], records, findings)
+    check_transactional([SimpleNamespace(name="t", outcomes={0: outcome})], records, findings)
     assert found_of(findings) == expected

@@ -12,27 +12,27 @@ from kraftsim.invariants.invariant import INVARIANTS
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
 def test_a_bug_names_its_scenario_and_the_invariants_that_detect_it(bug):
-    assert bug.story in SCENARIOS.names()
+    assert bug.scenario in SCENARIOS.names()
     assert bug.caught_by and set(bug.caught_by) <= {*INVARIANTS.names(), BELIEF}
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
 def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug):
     hunted = read()[bug.name]
-    assert hunted.story == bug.story, 'make bench ARGS="bugs --write --bug NAME"'
+    assert hunted.scenario == bug.scenario, 'make bench ARGS="bugs --write --bug NAME"'
     assert len(hunted.hunts) == REPETITIONS
     assert all(set(each.caught_by) & set(bug.caught_by) for each in hunted.hunts if each.is_found)
 
 
 def test_a_row_counts_misses_and_names_only_intended_detectors():
     found = Hunt(is_found=True, seeds=3, cpu_seconds=1.25, caught_by=("metadata-log-matching", "settles-after-heal"), is_by_story=True)
-    hunted = BugHunts(bug="KAFKA-10527", story="quorum_under_faults", hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)))
+    hunted = BugHunts(bug="KAFKA-10527", scenario="quorum_under_faults", hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)))
     assert row(hunted) == ("| `KAFKA-10527` | `quorum_under_faults` | 1 of 2 | 1001.5 | 2000 | 450.6 | 900.0 | 1 | metadata-log-matching (1) |")
 
 
 def test_search_results_are_stored_sorted_and_reloaded(tmp_path):
     file = tmp_path / "bugs.json"
-    known = [BugHunts(bug=name, story="quorum_under_faults", hunts=(Hunt(is_found=True, seeds=1, cpu_seconds=0.5),)) for name in ("b", "a")]
+    known = [BugHunts(bug=name, scenario="quorum_under_faults", hunts=(Hunt(is_found=True, seeds=1, cpu_seconds=0.5),)) for name in ("b", "a")]
     assert read(file) == {}
     write(known, file)
     assert list(read(file)) == ["a", "b"] and read(file)["b"] == known[0]

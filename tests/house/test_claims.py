@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from claims.play import AGAIN, PLAYS
+from claims.checks import AGAIN, CHECKS
 from claims.record import Measured, read_record
 from claims.row import FAILED, HOLDS, REFUTED, VERDICTS, Row
+from claims.row_result import row_result
 from claims.rows import COUNTS, ROWS
-from claims.told import told
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 RECORD = read_record()
 NAMES = (
     r"`[^`]*`",
@@ -71,9 +71,9 @@ TERMS = {
 def exists(check: str) -> bool:
     """Whether the check of a claim exists."""
     if not check.startswith("tests/"):
-        return check in PLAYS
+        return check in CHECKS
     file, _, test = check.partition("::")
-    place = HOUSE / file
+    place = PROJECT_ROOT / file
     return place.is_file() and (not test or re.search(rf"^(async )?def {test}\(", place.read_text(), flags=re.M) is not None)
 
 
@@ -93,19 +93,19 @@ def test_an_unknown_check_name_is_reported():
 
 def test_every_claim_run_is_named_by_a_row_and_a_command():
     named = {check for row in ROWS for check in row.checks}
-    assert not [name for name in PLAYS if name not in named]
-    assert not [name for name, measurement in PLAYS.items() if measurement.again not in AGAIN]
+    assert not [name for name in CHECKS if name not in named]
+    assert not [name for name, measurement in CHECKS.items() if measurement.again not in AGAIN]
 
 
 def test_the_claims_record_follows_from_rows_and_figures():
     """After a manual change of docs/claims.json or of a row, the test fails with the command to run: `make claims`."""
-    assert RECORD["rows"] == [told(row, RECORD["checks"]) for row in ROWS], 'run: make claims ARGS="--write-only"'
+    assert RECORD["rows"] == [row_result(row, RECORD["checks"]) for row in ROWS], 'run: make claims ARGS="--write-only"'
     assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), 'run: make claims ARGS="--missing"'
 
 
 def test_the_claims_record_names_the_command_that_measures_it():
-    said = {name: each["again"] for name, each in RECORD["checks"].items() if name in PLAYS}
-    assert said == {name: PLAYS[name].again for name in said}, 'run: make claims ARGS="--only ..."'
+    said = {name: each["again"] for name, each in RECORD["checks"].items() if name in CHECKS}
+    assert said == {name: CHECKS[name].again for name in said}, 'run: make claims ARGS="--only ..."'
 
 
 def test_every_claim_row_is_shown():
@@ -118,7 +118,7 @@ def test_a_claim_result_follows_from_the_figures():
     assert [row.verdict({"twice": count}, passed=True) for count in (0, 1)] == [HOLDS, REFUTED]
     assert row.verdict({"twice": 0}, passed=False) == FAILED
     measured = Measured(passed=True, figures={"thrice": 0}, again=AGAIN[0], date="", commit="")
-    assert told(row, {"a": measured})["verdict"] == FAILED, "a figure is missing"
+    assert row_result(row, {"a": measured})["verdict"] == FAILED, "a figure is missing"
 
 
 def test_each_row_has_figures_and_a_condition_or_a_reason():

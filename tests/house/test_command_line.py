@@ -17,7 +17,7 @@ from kraftsim.cli.kinds import ALL_KINDS
 from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.properties import read_properties
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 TAKES_MARKUP = {"Console": "markup", "TextColumn": "markup", "Status": None, "Spinner": None, "SpinnerColumn": None}
 """Classes of rich that parse brackets as markup -> the argument that disables it; None: they get Text, or nothing."""
 REPORTING_VERBS = (
@@ -99,7 +99,7 @@ def test_the_list_of_commands_has_the_usual_heading():
         (["frobnicate"], "No such command 'frobnicate'"),
         (["analyze", "no-such-run"], "Directory 'no-such-run' does not exist"),
         (["list", "spoons"], "'spoons' is not one of"),
-        (["doctor", "--require", "a-lever"], "the doctor looks for python"),
+        (["doctor", "--require", "a-lever"], "doctor checks python"),
         (["doctor", "--node", "127.0.0.1"], "write an address as HOST:PORT"),
         (["doctor", "--node", "127.0.0.1:1"], "127.0.0.1:1 does not answer"),
         (["sweep", "all", "--seeds", "0"], "0 is not in the range x>=1"),
@@ -166,7 +166,7 @@ def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_rich_output_keeps_text_in_brackets():
     """File names, package extras and messages of libraries contain brackets; rich drops them if it parses markup."""
     found = []
-    for file in (*sorted((HOUSE / "kraftsim").rglob("*.py")), *sorted((HOUSE / "demo").rglob("*.py"))):
+    for file in (*sorted((PROJECT_ROOT / "kraftsim").rglob("*.py")), *sorted((PROJECT_ROOT / "demo").rglob("*.py"))):
         for call in ast.walk(ast.parse(file.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in TAKES_MARKUP:
                 continue
@@ -177,7 +177,7 @@ def test_rich_output_keeps_text_in_brackets():
             texts = [*call.args, *(value for key, value in given.items() if key in ("text", "finished_text"))]
             has_text_only = all(isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "Text" for each in texts)
             if not (is_off if TAKES_MARKUP[name] else has_text_only):
-                found.append(f"{file.relative_to(HOUSE)}:{call.lineno} {name}")
+                found.append(f"{file.relative_to(PROJECT_ROOT)}:{call.lineno} {name}")
         assert "from_markup" not in file.read_text() and ".print_json(" not in file.read_text(), file
     assert not found, "pass markup=False to Console and TextColumn, and Text to classes without that argument"
 

@@ -14,9 +14,9 @@ from kraftsim.conformance.probes.table import CHAPTERS
 from kraftsim.conformance.selection import all_requirements
 from protocol.messages.registry import declared_api_keys
 
-HOUSE = Path(__file__).parents[2]
-DOCS = HOUSE / "docs"
-PAGES = sorted([*(HOUSE / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")])
+PROJECT_ROOT = Path(__file__).parents[2]
+DOCS = PROJECT_ROOT / "docs"
+PAGES = sorted([*(PROJECT_ROOT / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo|examples|changelog\.d)/[\w/.-]*)`")
 READ = re.compile(r'"(docs|examples|tests|kraftsim|protocol|scenarios)"((?:\s*/\s*"[^"{}]+")+)')
@@ -27,7 +27,7 @@ RENDERED = {page: text_of(page) for page in GENERATED}
 
 def name_of(page: Path) -> str:
     """Name of a page for failure messages."""
-    return page.relative_to(HOUSE).as_posix()
+    return page.relative_to(PROJECT_ROOT).as_posix()
 
 
 def is_generated(page: Path) -> bool:
@@ -70,28 +70,28 @@ def test_links_of_generated_pages_resolve(page):
 def test_links_and_paths_of_pages_resolve(page):
     text = page.read_text()
     targets = [page.parent / link for link in LINK.findall(text) if "://" not in link]
-    targets += [HOUSE / path for path in PATH.findall(text) if "NN" not in path and "NAME" not in path]
+    targets += [PROJECT_ROOT / path for path in PATH.findall(text) if "NN" not in path and "NAME" not in path]
     assert not [str(target) for target in targets if not target.exists() and not is_generated(target)]
 
 
 def test_files_that_code_reads_exist():
     """If a page is moved, the tests that run its examples must follow."""
-    sources = [path for top in ("tests", "bench", "claims", "docs", "kraftsim") for path in (HOUSE / top).rglob("*.py")]
+    sources = [path for top in ("tests", "bench", "claims", "docs", "kraftsim") for path in (PROJECT_ROOT / top).rglob("*.py")]
     read = {(source, "/".join([top, *re.findall(r'"([^"]+)"', rest)])) for source in sources for top, rest in READ.findall(source.read_text())}
     assert len(read) > 5
-    assert not [f"{name_of(source)}: {path}" for source, path in sorted(read) if not (HOUSE / path).exists()]
+    assert not [f"{name_of(source)}: {path}" for source, path in sorted(read) if not (PROJECT_ROOT / path).exists()]
 
 
 def test_the_readme_links_only_committed_pages():
     """The README is read in the repository browser."""
-    links = [link for link in LINK.findall((HOUSE / "README.md").read_text()) if "://" not in link]
-    assert not [link for link in links if not (HOUSE / link).exists()]
+    links = [link for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link]
+    assert not [link for link in links if not (PROJECT_ROOT / link).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_shown_in_pages_exist(page):
     text = page.read_text()
-    makefile = (HOUSE / "Makefile").read_text()
+    makefile = (PROJECT_ROOT / "Makefile").read_text()
     assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
     goals = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^(?:\$ )?make ([a-z-]+)", text, flags=re.M))
     assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
@@ -114,17 +114,17 @@ def test_every_api_has_a_page_linked_from_the_index():
 
 def test_the_architecture_page_names_every_package():
     text = (DOCS / "architecture.md").read_text()
-    rooms = [place.name for place in (HOUSE / "kraftsim").iterdir() if (place / "__init__.py").exists()]
+    rooms = [place.name for place in (PROJECT_ROOT / "kraftsim").iterdir() if (place / "__init__.py").exists()]
     assert not [room for room in rooms if f"kraftsim/{room}" not in text]
 
 
 def test_every_hand_written_page_is_linked_from_the_readme():
-    named = {(HOUSE / link).resolve() for link in LINK.findall((HOUSE / "README.md").read_text()) if "://" not in link}
+    named = {(PROJECT_ROOT / link).resolve() for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link}
     assert not [page.name for page in DOCS.glob("*.md") if page.resolve() not in named]
 
 
 def test_counts_in_pages_match_the_data():
-    readme, changes = (HOUSE / "README.md").read_text(), (HOUSE / "CHANGELOG.md").read_text()
+    readme, changes = (PROJECT_ROOT / "README.md").read_text(), (PROJECT_ROOT / "CHANGELOG.md").read_text()
     assert "more than 500 numbered requirements" in readme and len(all_requirements(release="")) > 500
     asked = re.findall(r"(\d+) questions about transactions", changes)
     assert asked and int(asked[-1]) <= sum(len(chapter.probes) for chapter in CHAPTERS)

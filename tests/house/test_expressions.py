@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Final
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 ROOMS = ("kraftsim/node", "kraftsim/core")
 LINEAR: Final = "literal patterns without ambiguous matches"
 OF_OPERATORS: Final = "literal patterns, for properties of the operator"
@@ -36,16 +36,16 @@ def test_nodes_use_only_listed_regular_expressions() -> None:
     """Also through fnmatch and glob, which translate patterns to regular expressions."""
     found = {}
     for room in ROOMS:
-        for file in sorted((HOUSE / room).rglob("*.py")):
+        for file in sorted((PROJECT_ROOT / room).rglob("*.py")):
             names = imported(ast.parse(file.read_text())) & {"re", "fnmatch", "glob", "sre_compile", "regex"}
             if names:
-                found[file.relative_to(HOUSE).as_posix()] = names
+                found[file.relative_to(PROJECT_ROOT).as_posix()] = names
     assert found == {file: {"re"} for file in ALLOWED}
 
 
 def test_regular_expressions_of_nodes_are_literals() -> None:
     """The first argument of every call of `re` is a literal, so it cannot come from a client."""
     for name in sorted(ALLOWED):
-        for node in ast.walk(ast.parse((HOUSE / name).read_text())):
+        for node in ast.walk(ast.parse((PROJECT_ROOT / name).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in COMPILING:
                 assert isinstance(node.args[0], ast.Constant | ast.JoinedStr), f"{name}:{node.lineno}"

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 SYNCHRONOUS = {"list_topics"}
 """Methods of AdminClient that return no future."""
 
@@ -21,7 +21,7 @@ def futures_of_temporaries(source: str) -> list[int]:
 
 
 def test_every_admin_client_outlives_its_futures():
-    sources = [file for top in ("tests", "bench", "demo", "examples", "claims") for file in (HOUSE / top).rglob("*.py")]
+    sources = [file for top in ("tests", "bench", "demo", "examples", "claims") for file in (PROJECT_ROOT / top).rglob("*.py")]
     assert {file.name: lines for file in sources if (lines := futures_of_temporaries(file.read_text()))} == {}
 
 

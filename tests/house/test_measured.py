@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 import pytest
 
+from claims.checks import CHECKS
 from claims.history import foreign_commits, measured_commit
-from claims.play import PLAYS
 from claims.record import read_record
 from claims.rows import ROWS
 from kraftsim.cli.main import kraftsim
 
-HOUSE = Path(__file__).parents[2]
-DOCS = HOUSE / "docs"
-PAGES = {file.relative_to(HOUSE).as_posix(): file for file in (HOUSE / "README.md", *sorted(DOCS.glob("*.md")))}
+PROJECT_ROOT = Path(__file__).parents[2]
+DOCS = PROJECT_ROOT / "docs"
+PAGES = {file.relative_to(PROJECT_ROOT).as_posix(): file for file in (PROJECT_ROOT / "README.md", *sorted(DOCS.glob("*.md")))}
 """Every hand-written page, including new ones."""
 NO_MEASUREMENTS = (
     *(
@@ -139,7 +139,7 @@ def misfit(command: str) -> str:
 def test_measuring_commands_start():
     """With all required options, and no unknown ones."""
     named = [command for page in PAGES for line in PAGES[page].read_text().splitlines() if MEASURED.match(line) for command in COMMAND.findall(line)]
-    named += [check.partition("#")[0].strip() for row in ROWS for check in row.checks if check in PLAYS]
+    named += [check.partition("#")[0].strip() for row in ROWS for check in row.checks if check in CHECKS]
     ours = sorted({command for command in named if command.startswith("kraftsim ")})
     assert len(ours) > 30
     assert not [(command, why) for command in ours if (why := misfit(command))]

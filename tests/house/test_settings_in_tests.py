@@ -17,7 +17,7 @@ from kraftsim.node.config_values import check_values
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("tests/clients", "tests/apache_kafka", "tests/cluster", "tests/conformance", "scenarios", "bench", "demo")
 LINES: Final = ("3.9", "4.4")
-WRONG_ON_PURPOSE: Final = "tests/apache_kafka/test_config_answers.py"
+WRONG_ON_PURPOSE: Final = "tests/apache_kafka/test_config_responses.py"
 
 
 def literal_settings() -> Iterator[tuple[str, dict[str, str]]]:

@@ -14,8 +14,8 @@ from kraftsim.releases import traits
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import Trait
 
-HOUSE = Path(__file__).parents[2]
-NODES = [*(HOUSE / "kraftsim" / "node").rglob("*.py"), *(HOUSE / "kraftsim" / "core").rglob("*.py")]
+PROJECT_ROOT = Path(__file__).parents[2]
+NODES = [*(PROJECT_ROOT / "kraftsim" / "node").rglob("*.py"), *(PROJECT_ROOT / "kraftsim" / "core").rglob("*.py")]
 ALL = {name: value for name, value in vars(traits).items() if isinstance(value, Trait)}
 
 

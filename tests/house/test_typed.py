@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from setuptools import Distribution
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 PACKAGES = ("kraftsim", "protocol", "scenarios")
 USER = """\
 from kraftsim.cluster.spec import ClusterSpec
@@ -27,7 +27,7 @@ reveal_type(ClusterSpec(brokers=1).bootstrap)
 
 def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch):
     """What setuptools would copy into a wheel, without building one."""
-    monkeypatch.chdir(HOUSE)
+    monkeypatch.chdir(PROJECT_ROOT)
     distribution = Distribution()
     distribution.parse_config_files()
     distribution.include_package_data = False  # would call git, and write a manifest into the tree

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).parents[2]
-TESTS = [file for file in sorted((HOUSE / "tests").rglob("test_*.py")) if "figures" in file.read_text()]
-PLAYS = sorted((HOUSE / "claims").glob("plays_*.py"))
+PROJECT_ROOT = Path(__file__).parents[2]
+TESTS = [file for file in sorted((PROJECT_ROOT / "tests").rglob("test_*.py")) if "figures" in file.read_text()]
+CHECKS = sorted((PROJECT_ROOT / "claims").glob("plays_*.py"))
 
 
 def is_literal(value: ast.expr) -> bool:
@@ -61,11 +61,11 @@ def returned(tree: ast.Module) -> Iterator[ast.expr]:
 def typed(file: Path) -> list[str]:
     """Positions of literal figures."""
     tree = ast.parse(file.read_text())
-    values = returned(tree) if file in PLAYS else recorded(tree)
-    return [f"{file.relative_to(HOUSE)}:{each.lineno}: {ast.unparse(each)}" for each in values if is_literal(each)]
+    values = returned(tree) if file in CHECKS else recorded(tree)
+    return [f"{file.relative_to(PROJECT_ROOT)}:{each.lineno}: {ast.unparse(each)}" for each in values if is_literal(each)]
 
 
-@pytest.mark.parametrize("file", [*TESTS, *PLAYS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*TESTS, *CHECKS], ids=lambda file: file.stem)
 def test_no_claim_figure_is_a_literal(file):
     """Use the name of the parameter, or the returned value, instead."""
     assert not typed(file)

@@ -15,7 +15,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from tests.house.hidden_packages import environment_without_extras
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 OF_DEPENDENCIES = {"py4j": "pyspark", "botocore": "boto3"}
 """Dependencies of the packages of extras that are imported by name."""
 SCENARIO = "producer_ids_survive_failover"
@@ -81,7 +81,7 @@ def test_doctor_names_the_extra_in_full(bare):
 
 def test_every_package_of_an_extra_is_listed():
     """Extras for users; `dev` and others are for contributors, and no command imports their packages."""
-    extras = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = {
         re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra for extra in ("analysis", "tiered", "clients", "java") for each in extras[extra]
     }

@@ -26,7 +26,7 @@ class Packet:
 
 
 @dataclass(slots=True)
-class Talk:
+class Conversation:
     """A connection with sequential messages. Sequence numbers can start near their maximum, so that they wrap."""
 
     first_sequence: int = 1000
@@ -35,7 +35,7 @@ class Talk:
     packets: list[Packet] = field(default_factory=list)
     _sent: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
-    def open(self) -> "Talk":
+    def open(self) -> "Conversation":
         """Do the TCP handshake."""
         self._add(True, b"", SYN, 0)
         self._add(False, b"", SYN | ACK, 0)
@@ -43,7 +43,7 @@ class Talk:
         self._add(True, b"", ACK, 0)
         return self
 
-    def say(self, data: bytes, *, from_client: bool) -> "Talk":
+    def send(self, data: bytes, *, from_client: bool) -> "Conversation":
         """Send bytes, in segments that do not align with frames."""
         for start in range(0, len(data), self.segment_bytes):
             piece = data[start : start + self.segment_bytes]

@@ -32,7 +32,7 @@ from protocol.metadata.registry import build_record
 from protocol.records import Record
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, run_java
-from tests.cluster.asking import asking
+from tests.cluster.broker_client import broker_client
 from tests.cluster.running import running_processes
 from tests.inspect.apache_files import SETTINGS, files_of, write_everything
 
@@ -185,7 +185,7 @@ def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path:
 
 def test_files_of_our_nodes_are_dumped_the_same_by_both_tools(tmp_path: Path):
     """Segments and indexes of a broker, the metadata log of a controller."""
-    with running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster, asking(cluster.bootstrap) as broker:
+    with running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster, broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
         for number in range(30):
             batch = build_batch(

@@ -11,8 +11,8 @@ from kraftsim.inspect.conversation import Exchange
 from kraftsim.inspect.packets import NoCapture, opened
 from kraftsim.inspect.parts import walk
 from tests.inspect import packets
-from tests.inspect.packets import ACK, PUSH, Packet, Talk, cut, pcap, pcapng
-from tests.inspect.talks import EXPECTED, RECORDS, frames, identities, read, talk
+from tests.inspect.conversations import EXPECTED, RECORDS, conversation, frames, identities, read
+from tests.inspect.packets import ACK, PUSH, Conversation, Packet, cut, pcap, pcapng
 
 
 def assert_all_read(exchanges: list[Exchange]) -> None:
@@ -28,7 +28,7 @@ def assert_all_read(exchanges: list[Exchange]) -> None:
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("link", [packets.RAW_IP, packets.ETHERNET, packets.NULL, packets.LOOP, packets.COOKED, packets.COOKED2])
 def test_frames_are_found_in_every_link_layer(link, version):
-    exchanges, notices, _ = read(pcap(talk().packets, link=link, version=version))
+    exchanges, notices, _ = read(pcap(conversation().packets, link=link, version=version))
     assert_all_read(exchanges)
     assert not notices
     assert str(exchanges[0].node) == ("127.0.0.2:9092" if version == 4 else "[fe80::2]:9092")
@@ -36,7 +36,7 @@ def test_frames_are_found_in_every_link_layer(link, version):
 
 @pytest.mark.parametrize(("order", "nanoseconds"), [("<", False), (">", False), ("<", True), (">", True)])
 def test_timestamps_of_a_capture_are_kept(order, nanoseconds):
-    exchanges, _, _ = read(pcap(talk().packets, order=order, nanoseconds=nanoseconds))
+    exchanges, _, _ = read(pcap(conversation().packets, order=order, nanoseconds=nanoseconds))
     assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3 * (1 if nanoseconds else 1000)
     assert exchanges[1].after_ns == (1 if nanoseconds else 1000)
 
@@ -44,7 +44,7 @@ def test_timestamps_of_a_capture_are_kept(order, nanoseconds):
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
     """Each has its own link type and timestamp resolution."""
-    rows = [(number % 2, packet) for number, packet in enumerate(talk().packets)]
+    rows = [(number % 2, packet) for number, packet in enumerate(conversation().packets)]
     exchanges, notices, _ = read(pcapng(rows, [packets.ETHERNET, packets.COOKED2], order=order))
     assert_all_read(exchanges)
     assert not notices
@@ -53,7 +53,7 @@ def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
 
 def test_a_compressed_capture_is_read(tmp_path):
     file = tmp_path / "talk.pcap.gz"
-    file.write_bytes(gzip.compress(pcap(talk().packets)))
+    file.write_bytes(gzip.compress(pcap(conversation().packets)))
     with open(file, "rb") as compressed:
         assert_all_read(read(opened(compressed).read())[0])
 
@@ -89,7 +89,7 @@ def _keep_alive(packet: Packet) -> Packet:
 @pytest.mark.parametrize("first_sequence", [1000, 2**32 - 3000], ids=["plain", "sequence numbers wrap"])
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_a_reordered_tcp_stream_is_reassembled(disturbance, first_sequence):
-    sent = talk(first_sequence=first_sequence, segment_bytes=300).packets
+    sent = conversation(first_sequence=first_sequence, segment_bytes=300).packets
     disturbed = DISTURBANCES[disturbance](sent, Random(7))
     assert disturbed != sent
     exchanges, notices, _ = read(pcap(disturbed))
@@ -99,7 +99,7 @@ def test_a_reordered_tcp_stream_is_reassembled(disturbance, first_sequence):
 
 def _lost(way: bool, api_index: int, of_segment: int) -> list[Packet]:
     """Return the conversation without one segment of one large frame."""
-    sent = talk(segment_bytes=300).packets
+    sent = conversation(segment_bytes=300).packets
     starts = [number for number, packet in enumerate(sent) if packet.from_client == way and len(packet.payload) == 300]
     runs = [number for number in starts if number - 1 not in starts]
     lost = runs[api_index] + of_segment
@@ -121,7 +121,7 @@ def test_bytes_missing_inside_a_frame_lose_only_that_frame(way, index, said_of):
 
 
 def test_a_short_snapshot_length_loses_only_truncated_frames():
-    exchanges, _, _ = read(pcap([cut(packet, 96) for packet in talk().packets]))
+    exchanges, _, _ = read(pcap([cut(packet, 96) for packet in conversation().packets]))
     assert identities(exchanges) == EXPECTED
     assert [each.frame.api_name for each in exchanges if each.said] == ["Produce", "Fetch"]
 
@@ -139,10 +139,10 @@ def test_a_lost_frame_start_resynchronises_at_the_next_frame():
 @pytest.mark.parametrize("skipped_frames", [1, 2, 3, 4, 5])
 def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(skipped_frames, client_id):
     """At the latest two frames later: the response to an uncaptured request cannot be read."""
-    sent = talk(opened=False, client_id=client_id)
-    before = Talk(segment_bytes=1400)
+    sent = conversation(opened=False, client_id=client_id)
+    before = Conversation(segment_bytes=1400)
     for from_client, frame in frames(client_id)[:skipped_frames]:
-        before.say(frame, from_client=from_client)
+        before.send(frame, from_client=from_client)
     exchanges, notices, _ = read(pcap(sent.packets[len(before.packets) :]))
     first_request = (skipped_frames + 1) // 2 * 2
     assert identities(exchanges) == EXPECTED[first_request:]
@@ -153,9 +153,9 @@ def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(skipped_f
 @pytest.mark.parametrize("client_id", ["me", None])
 def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id):
     """Requests that share a segment: the next one may start at any position."""
-    said = Talk(segment_bytes=1400)
-    said.say(b"".join(frame for from_client, frame in frames(client_id) if from_client), from_client=True)
-    said.say(b"".join(frame for from_client, frame in frames(client_id) if not from_client), from_client=False)
+    said = Conversation(segment_bytes=1400)
+    said.send(b"".join(frame for from_client, frame in frames(client_id) if from_client), from_client=True)
+    said.send(b"".join(frame for from_client, frame in frames(client_id) if not from_client), from_client=False)
     first = replace(said.packets[0], payload=said.packets[0].payload[7:], sequence=said.packets[0].sequence + 7)
     exchanges, notices, _ = read(pcap([first, *said.packets[1:]]), CaptureSettings(ports=frozenset({9092})))
     assert [identity for identity in identities(exchanges) if identity[3] == "request"] == [each for each in EXPECTED[2:] if each[3] == "request"]
@@ -167,22 +167,22 @@ def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id):
 
 
 def test_connections_that_reuse_ports_are_kept_apart():
-    twice = talk().packets + talk(first_sequence=900_000_000).packets
+    twice = conversation().packets + conversation(first_sequence=900_000_000).packets
     exchanges, notices, _ = read(pcap(twice))
     assert identities(exchanges) == EXPECTED * 2 and not notices
 
 
 def test_only_kafka_connections_are_read():
-    web = Talk(client_port=40_000).open().say(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True)
-    secret = Talk(client_port=40_001).open().say(b"\x16\x03\x01\x02\x00" + bytes(300), from_client=True)
-    exchanges, notices, reader = read(pcap(web.packets + secret.packets + talk().packets))
+    web = Conversation(client_port=40_000).open().send(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True)
+    secret = Conversation(client_port=40_001).open().send(b"\x16\x03\x01\x02\x00" + bytes(300), from_client=True)
+    exchanges, notices, reader = read(pcap(web.packets + secret.packets + conversation().packets))
     assert_all_read(exchanges)
     assert not notices and reader.foreign == {"not like Kafka": 1, "TLS": 1}
 
 
 def test_a_given_port_identifies_the_server():
     """Then frames that do not look like a request are read as one too."""
-    odd = Talk().open().say(b"\x00\x00\x00\x08\x7f\x00\x00\x00\x00\x00\x00\x01", from_client=True)
+    odd = Conversation().open().send(b"\x00\x00\x00\x08\x7f\x00\x00\x00\x00\x00\x00\x01", from_client=True)
     exchanges, _, _ = read(pcap(odd.packets), CaptureSettings(ports=frozenset({9092})))
     assert [(each.frame.api_name, each.frame.is_unknown or bool(each.frame.tree.troubles)) for each in exchanges] == [("API 32512", True)]
     assert read(pcap(odd.packets), CaptureSettings(ports=frozenset({9093})))[0] == []
@@ -193,12 +193,12 @@ def test_bare_sasl_tokens_are_not_taken_for_requests():
     from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
     from protocol.requests import request_chunks, response_chunks
 
-    said = Talk().open()
-    said.say(b"".join(request_chunks(17, 0, 90, "me", SaslHandshakeRequest(mechanism="PLAIN"))), from_client=True)
-    said.say(b"".join(response_chunks(17, 0, 90, SaslHandshakeResponse(mechanisms=["PLAIN"]))), from_client=False)
-    said.say(b"\x00\x00\x00\x0c\x00user\x00secret", from_client=True).say(b"\x00\x00\x00\x00", from_client=False)
+    said = Conversation().open()
+    said.send(b"".join(request_chunks(17, 0, 90, "me", SaslHandshakeRequest(mechanism="PLAIN"))), from_client=True)
+    said.send(b"".join(response_chunks(17, 0, 90, SaslHandshakeResponse(mechanisms=["PLAIN"]))), from_client=False)
+    said.send(b"\x00\x00\x00\x0c\x00user\x00secret", from_client=True).send(b"\x00\x00\x00\x00", from_client=False)
     for from_client, frame in frames():
-        said.say(frame, from_client=from_client)
+        said.send(frame, from_client=from_client)
     exchanges, notices, _ = read(pcap(said.packets))
     assert identities(exchanges)[:2] == [(17, 0, 90, "request"), (17, 0, 90, "response")]
     assert [each.said for each in exchanges[2:4]] == ["a bare SASL token"] * 2
@@ -210,9 +210,9 @@ def test_requests_without_a_response_do_not_wait_for_one():
     from protocol.messages.k00_produce import ProduceRequest
     from protocol.requests import request_chunks
 
-    said = Talk().open().say(b"".join(request_chunks(0, 9, 77, "me", ProduceRequest(acks=0))), from_client=True)
+    said = Conversation().open().send(b"".join(request_chunks(0, 9, 77, "me", ProduceRequest(acks=0))), from_client=True)
     for from_client, frame in frames():
-        said.say(frame, from_client=from_client)
+        said.send(frame, from_client=from_client)
     exchanges, _, _ = read(pcap(said.packets))
     assert identities(exchanges) == [(0, 9, 77, "request"), *EXPECTED]
 
@@ -222,18 +222,18 @@ def test_responses_with_a_reused_correlation_id_match_in_order():
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.requests import request_chunks, response_chunks
 
-    said = Talk().open()
+    said = Conversation().open()
     for version in (0, 3, 4):
-        said.say(b"".join(request_chunks(22, version, 7, "me", InitProducerIdRequest())), from_client=True)
+        said.send(b"".join(request_chunks(22, version, 7, "me", InitProducerIdRequest())), from_client=True)
     for version in (0, 3, 4):
-        said.say(b"".join(response_chunks(22, version, 7, InitProducerIdResponse(producer_id=version))), from_client=False)
+        said.send(b"".join(response_chunks(22, version, 7, InitProducerIdResponse(producer_id=version))), from_client=False)
     exchanges, _, _ = read(pcap(said.packets))
     assert [(each.answers, each.frame.api_version, each.frame.tree.is_whole) for each in exchanges[3:]] == [(1, 0, True), (2, 3, True), (3, 4, True)]
 
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 30, 60])
 def test_a_truncated_capture_file_is_read_to_its_end(kept):
-    content = pcap(talk().packets)
+    content = pcap(conversation().packets)
     if kept < 24:
         with pytest.raises(NoCapture):
             read(content[:kept])
@@ -246,11 +246,11 @@ def test_a_truncated_capture_file_is_read_to_its_end(kept):
 def test_random_bytes_in_a_connection_never_abort_the_reader():
     random = Random(11)
     for turn in range(60):
-        noise = Talk(client_port=1000 + turn).open()
+        noise = Conversation(client_port=1000 + turn).open()
         for _ in range(5):
-            noise.say(random.randbytes(random.randrange(1, 200)), from_client=random.random() < 0.5)
+            noise.send(random.randbytes(random.randrange(1, 200)), from_client=random.random() < 0.5)
         sent = noise.packets
-        content = bytearray(pcap(talk().packets if turn % 2 else sent))
+        content = bytearray(pcap(conversation().packets if turn % 2 else sent))
         for _ in range(20):
             content[random.randrange(24, len(content))] = random.randrange(256)
         try:
@@ -267,10 +267,10 @@ def test_a_large_capture_is_not_held_in_memory():
     from protocol.requests import request_chunks, response_chunks
 
     body = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=bytes(1_000_000))])])
-    said = Talk(segment_bytes=60_000).open()
+    said = Conversation(segment_bytes=60_000).open()
     for number in range(20):
-        said.say(b"".join(request_chunks(1, 4, number, "me", FetchRequest())), from_client=True)
-        said.say(b"".join(response_chunks(1, 4, number, body)), from_client=False)
+        said.send(b"".join(request_chunks(1, 4, number, "me", FetchRequest())), from_client=True)
+        said.send(b"".join(response_chunks(1, 4, number, body)), from_client=False)
     content = pcap(said.packets)
     from io import BytesIO
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from kraftsim.cli.main import kraftsim
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.requests import request_chunks, response_chunks
-from tests.inspect.packets import Talk, pcap
-from tests.inspect.talks import BATCH, EXPECTED, frames, talk
+from tests.inspect.conversations import BATCH, EXPECTED, conversation, frames
+from tests.inspect.packets import Conversation, pcap
 
 REQUEST = b"".join(request_chunks(22, 4, 7, "me", InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)))
 RESPONSE = b"".join(response_chunks(22, 4, 7, InitProducerIdResponse(error_code=53, producer_id=-1)))
@@ -29,7 +29,7 @@ def ending(result: Result) -> object:
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
     file = tmp_path / "talk.pcap"
-    file.write_bytes(pcap(talk().packets))
+    file.write_bytes(pcap(conversation().packets))
     return file
 
 
@@ -89,7 +89,7 @@ def test_brief_output_has_one_line_per_frame(capture: Path):
     assert len(lines) == len(EXPECTED)
     assert lines[0].endswith('127.0.0.1:50000 -> 127.0.0.2:9092  ApiVersions v3 request  correlation 0  client "me"  20 bytes')
     assert "127.0.0.1:50000 <- 127.0.0.2:9092  ApiVersions v3 response  correlation 0  answers #1 after 0.001 ms" in lines[1]
-    assert said.stderr == f"{len(EXPECTED)} frames in {len(talk().packets)} packets\n" and ending(said) == 0
+    assert said.stderr == f"{len(EXPECTED)} frames in {len(conversation().packets)} packets\n" and ending(said) == 0
 
 
 def test_json_output_has_one_object_per_frame(capture: Path):
@@ -147,7 +147,7 @@ def test_colours_are_shown_only_on_request(capture: Path):
 def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Path):
     """Not malformed, but not completely read either."""
     file = tmp_path / "half.pcap"
-    file.write_bytes(pcap(talk(opened=False).packets[1:]))
+    file.write_bytes(pcap(conversation(opened=False).packets[1:]))
     said = decode(file)
     assert ending(said) == 2
     assert "bytes of the node are left out: the capture begins in the middle of the conversation" in said.stdout
@@ -156,7 +156,7 @@ def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Pat
 def test_an_unknown_version_is_reported(tmp_path: Path):
     file = tmp_path / "future.pcap"
     unknown = REQUEST[:6] + b"\x00\x0a" + REQUEST[8:]
-    file.write_bytes(pcap(Talk().open().say(unknown, from_client=True).packets))
+    file.write_bytes(pcap(Conversation().open().send(unknown, from_client=True).packets))
     said = decode(file)
     assert ending(said) == 2 and "InitProducerId v10 is not known here; the body stays shut" in said.stdout
 
@@ -179,7 +179,7 @@ def test_impossible_requests_are_reported(arguments, complaint):
 
 def test_a_capture_without_kafka_traffic_is_reported(tmp_path: Path):
     file = tmp_path / "web.pcap"
-    file.write_bytes(pcap(Talk().open().say(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True).packets))
+    file.write_bytes(pcap(Conversation().open().send(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True).packets))
     said = decode(file)
     assert ending(said) == 3
     assert "no frame of Kafka in 4 packets, 4 of them TCP; connections left out: 1 not like Kafka" in str(getattr(said.exception, "message", ""))

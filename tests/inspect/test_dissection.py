@@ -82,7 +82,7 @@ def test_fields_are_contiguous_and_fill_the_message(message_class: type):
         assert 0 <= part.start <= part.end <= len(content)
         for inside in part.parts or ():
             assert part.start <= inside.start and inside.end <= part.end
-    fields = [part for part in parts if not part.note.startswith("tag") and part.name != TAGS]
+    fields = [part for part in parts if not part.emit.startswith("tag") and part.name != TAGS]
     assert not fields or fields[0].start == 0
     for before, after in pairwise(fields):
         assert before.end == after.start

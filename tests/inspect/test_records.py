@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.inspect.lone import Told, dissect_lone
+from kraftsim.inspect.lone import Hint, dissect_lone
 from kraftsim.inspect.parts import Part, walk
 from kraftsim.inspect.records import dissect_batches
 from protocol.batches import CRC, build_batch, split_batches
@@ -77,7 +77,7 @@ def damaged(batch: bytes, position: int, value: int, *, with_checksum: bool = Fa
     ],
 )
 def test_errors_name_their_position_and_the_next_batch_is_read(batch, troubles, batches):
-    found = next(iter(dissect_lone(batch + PLAIN, Told.BATCH)))
+    found = next(iter(dissect_lone(batch + PLAIN, Hint.BATCH)))
     said = [str(trouble) for trouble in found.tree.troubles]
     assert len(said) == len(troubles), said
     assert all(words.startswith(start) for words, start in zip(said, troubles, strict=True)), said
@@ -86,9 +86,9 @@ def test_errors_name_their_position_and_the_next_batch_is_read(batch, troubles, 
 
 def opened(content: bytes, topic: str | None) -> tuple[dict[str, object], list[str], list[str]]:
     """Return value and annotation of every part, and the errors."""
-    found = next(iter(dissect_lone(content, Told.BATCH, topic=topic)))
+    found = next(iter(dissect_lone(content, Hint.BATCH, topic=topic)))
     places = list(walk(found.tree.parts))
-    return {path: part.value for path, part in places}, [part.note for _, part in places], [str(each) for each in found.tree.troubles]
+    return {path: part.value for path, part in places}, [part.emit for _, part in places], [str(each) for each in found.tree.troubles]
 
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", None])
@@ -122,6 +122,6 @@ def test_control_records_are_decoded():
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 def test_old_message_formats_are_decoded(magic, codec):
     content = build_message_set([Record(5, 1000, b"a", b"b"), Record(6, 2000, None, b"c")], magic=magic, compression=codec)
-    found = next(iter(dissect_lone(content, Told.NOTHING)))
+    found = next(iter(dissect_lone(content, Hint.NOTHING)))
     values = [part.value for path, part in walk(found.tree.parts) if path.endswith(".value")]
     assert values == [b"b", b"c"] and not found.tree.troubles and "checksum" in found.said

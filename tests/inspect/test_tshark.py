@@ -19,9 +19,9 @@ from protocol.declaration import Primitive
 from protocol.messages.registry import declared_api_keys, request_class, response_class, versions_of
 from protocol.requests import request_chunks, response_chunks
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
-from tests.inspect.packets import NODE_PORT, Talk, pcap
+from tests.inspect.conversations import read
+from tests.inspect.packets import NODE_PORT, Conversation, pcap
 from tests.inspect.plain_messages import FIRST_BATCHES, Shape, plain
-from tests.inspect.talks import read
 
 pytestmark = pytest.mark.interop
 
@@ -124,12 +124,12 @@ def exchanges() -> Iterator[Exchange]:
                 yield Exchange(api_key, version, shape, port)
 
 
-def conversation_of(exchange: Exchange) -> Talk:
-    said = Talk(client_port=exchange.client_port, segment_bytes=60_000).open()
+def conversation_of(exchange: Exchange) -> Conversation:
+    said = Conversation(client_port=exchange.client_port, segment_bytes=60_000).open()
     key, version = exchange.api_key, exchange.version
     request, response = (plain(exchange.layout(way), exchange.shape, key) for way in (REQUEST, RESPONSE))
-    said.say(b"".join(request_chunks(key, version, exchange.client_port, "me", request)), from_client=True)
-    return said.say(b"".join(response_chunks(key, version, exchange.client_port, response)), from_client=False)
+    said.send(b"".join(request_chunks(key, version, exchange.client_port, "me", request)), from_client=True)
+    return said.send(b"".join(response_chunks(key, version, exchange.client_port, response)), from_client=False)
 
 
 class Row(NamedTuple):

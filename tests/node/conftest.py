@@ -18,10 +18,10 @@ class WatchedWorld(RealWorld):
 
     emitted: list[Event]
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Keep the event, then emit it."""
         self.__dict__.setdefault("emitted", []).append(event)
-        super().note(event)
+        super().emit(event)
 
     def emitted_of(self, kind: type[Event]) -> list[Event]:
         """Return the events of a kind."""

@@ -62,7 +62,7 @@ async def test_empty_log_begins_with_the_contents_of_bootstrap_checkpoint(
     (data / "bootstrap.checkpoint").write_bytes(checkpoint(*given))
     for _ in range(2):
         async with running_controller(make_world()) as controller:
-            state = controller.ledger.state
+            state = controller.metadata_writer.state
             assert state.features.finalized == {
                 "metadata.version": next(each.feature_level for each in given if isinstance(each, FeatureLevelRecord))
             }
@@ -110,7 +110,7 @@ async def test_metadata_log_may_have_its_own_directory(make_world: MakeWorld, tm
     (metadata / "bootstrap.checkpoint").write_bytes(checkpoint(level(20)))
     for _ in range(2):
         async with running_controller(make_world(), metadata_log_dir=str(metadata)) as controller:
-            assert controller.ledger.state.features.finalized == {"metadata.version": 20}
+            assert controller.metadata_writer.state.features.finalized == {"metadata.version": 20}
             own = controller.raft.quorum.own.directory_id
     assert {"quorum-state", "00000000000000000000.log"} <= {path.name for path in (metadata / METADATA).iterdir()}
     assert [path.name for path in data.iterdir()] == ["meta.properties"]
@@ -135,7 +135,7 @@ async def test_metadata_log_in_another_directory_prevents_the_start(make_world: 
 def test_broker_uses_the_metadata_directory_and_registers_the_data_directory() -> None:
     """In simulation it is a part of the one disk."""
     with running_cluster(metadata_log_dir="/metadata") as cluster:
-        names = cluster.simulation.hosts["broker-1"].platter.names
+        names = cluster.simulation.hosts["broker-1"].durable.names
         assert "metadata/__cluster_metadata-0/00000000000000000000.log" in names and "metadata/meta.properties" in names
         assert not [name for name in names if name.startswith(METADATA)]
         registered = cluster.brokers["broker-1"].image.broker(1)

@@ -102,10 +102,10 @@ def test_exception_in_a_validation_thread_fails_only_its_request(monkeypatch: py
     async def fails(*_: object) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr(k00_produce, "must_be_examined", lambda broker, request, version: True)
+    monkeypatch.setattr(k00_produce, "must_validate_aside", lambda broker, request, version: True)
     monkeypatch.setattr(k00_produce, "examine", fails)
 
-    async def play(client: Client) -> None:
+    async def run(client: Client) -> None:
         await client.create_topic("examined")
         answer = await client.produce(batch(), topic="examined")
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -113,5 +113,5 @@ def test_exception_in_a_validation_thread_fails_only_its_request(monkeypatch: py
         assert (await client.produce(batch(), topic="examined")).error_code == 0
 
     with running_cluster() as cluster:
-        cluster.run(play)
+        cluster.run(run)
         assert cluster.emitted(NodeFailed) == []

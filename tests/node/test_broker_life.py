@@ -82,7 +82,7 @@ def test_records_and_producer_state_survive_kill_9() -> None:
         assert cluster.run(read_all) == [0, 2, 4, 6, 8]
         assert cluster.run(repeat_last) == (0, 8)
         recovered = cluster.emitted(LogRecovered)[-1]
-        assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (10, 0, False)
+        assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (10, 0, False)
         assert len(cluster.emitted(LeaderElected)) == 2
 
 
@@ -183,11 +183,11 @@ def test_disk_error_stops_the_broker(refusal: str) -> None:
     """Kafka halts when its only log directory fails: what cannot be stored must not be acknowledged."""
     with running_cluster(log_flush_interval_messages="1") as cluster:
         cluster.run(create_and_fill)
-        faults = cluster.simulation.host("broker-1").platter.faults
+        faults = cluster.simulation.host("broker-1").durable.faults
         if refusal == "flush":
-            faults.refusals.append(FlushRefusal(kind=FileClass.PARTITION_LOG, bite=lambda effect: None))
+            faults.refusals.append(FlushRefusal(kind=FileClass.PARTITION_LOG, record_effect=lambda effect: None))
         else:
-            faults.full.append(Full(bite=lambda effect: None))
+            faults.full.append(Full(record_effect=lambda effect: None))
 
         async def work(client: Client) -> None:
             with pytest.raises(OSError):
@@ -293,7 +293,7 @@ def test_broker_halts_when_the_quorum_loses_committed_records() -> None:
         cluster.parts = parts(leadership=CountsBeforeTheFlush)
         cluster.start()
         cluster.run(create_and_fill)
-        simulation.host(CONTROLLER_HOST).platter.flush_ns = (400_000_000, 400_000_000)
+        simulation.host(CONTROLLER_HOST).durable.flush_ns = (400_000_000, 400_000_000)
 
         async def ask_for_a_block(client: Client) -> None:
             while await client.fresh_producer_id() != 0:
@@ -302,11 +302,11 @@ def test_broker_halts_when_the_quorum_loses_committed_records() -> None:
         cluster.run(ask_for_a_block)
         simulation.run_for(0.05)
         cluster.kill(CONTROLLER_HOST, power_loss=True)
-        simulation.host(CONTROLLER_HOST).platter.flush_ns = (1_000_000, 1_000_000)
+        simulation.host(CONTROLLER_HOST).durable.flush_ns = (1_000_000, 1_000_000)
         simulation.restart(CONTROLLER_HOST)
         simulation.run_for(5)
         (halted,) = cluster.emitted(NodeFailed)
-        assert "below what is committed" in halted.reason
+        assert "below the high watermark" in halted.reason
         cluster.kill("broker-1")
         simulation.restart("broker-1")
         cluster.wait_ready("broker-1")

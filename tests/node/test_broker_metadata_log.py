@@ -24,12 +24,12 @@ MANY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 
 def content(cluster: Cluster, host: str, path: str = LOG) -> bytes:
     """The bytes of a file as the processes of a host see it."""
-    return bytes(cluster.simulation.host(host).platter.names[path].cache)
+    return bytes(cluster.simulation.host(host).durable.names[path].cache)
 
 
 def names(cluster: Cluster, host: str, suffix: str) -> list[str]:
     """The names of the metadata log files with this suffix."""
-    return sorted(path for path in cluster.simulation.host(host).platter.names if path.startswith(METADATA_TOPIC) and path.endswith(suffix))
+    return sorted(path for path in cluster.simulation.host(host).durable.names if path.startswith(METADATA_TOPIC) and path.endswith(suffix))
 
 
 def create(*topics: str):
@@ -91,12 +91,12 @@ def test_torn_tail_of_the_metadata_log_is_truncated_and_fetched_again(torn_bytes
     with running_cluster() as cluster:
         cluster.run(create("t"))
         cluster.kill("broker-1")
-        inode = cluster.simulation.host("broker-1").platter.names[LOG]
+        inode = cluster.simulation.host("broker-1").durable.names[LOG]
         del inode.cache[-torn_bytes:]
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
         recovered = [event for event in cluster.emitted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
-        assert recovered[1].cut_bytes > 0
+        assert recovered[1].truncated_bytes > 0
         cluster.simulation.run_for(1)
         assert content(cluster, CONTROLLER_HOST).startswith(content(cluster, "broker-1"))
 
@@ -110,7 +110,7 @@ def test_metadata_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
         cluster.kill("broker-1")
         segments = names(cluster, "broker-1", ".log")
         assert len(segments) > 3
-        inode = cluster.simulation.host("broker-1").platter.names[segments[1]]
+        inode = cluster.simulation.host("broker-1").durable.names[segments[1]]
         *_, last = split_batches(bytes(inode.cache))
         del inode.cache[last.position + (0 if is_whole else 10) :]
         cluster.simulation.restart("broker-1")
@@ -213,6 +213,6 @@ def test_broker_follows_the_next_leader(first_voters: int) -> None:
         assert not set(before) & set(after)
         assert len(seen[BrokerEpochReceived]) == 1
         assert cluster.failures == []
-        own = [path for path in cluster.hosts["broker-1"].platter.names if path.endswith(LOG)]
-        epochs = {each.partition_leader_epoch for each in split_batches(bytes(cluster.hosts["broker-1"].platter.names[own[0]].cache))}
+        own = [path for path in cluster.hosts["broker-1"].durable.names if path.endswith(LOG)]
+        epochs = {each.partition_leader_epoch for each in split_batches(bytes(cluster.hosts["broker-1"].durable.names[own[0]].cache))}
         assert len(epochs) >= 2

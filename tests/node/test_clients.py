@@ -168,7 +168,7 @@ def lose_answers(cluster: SimulatedCluster) -> None:
     """Reset the connection instead of sending the nth Produce response: the batch is in the log, and the producer does not know."""
     for nth in range(1, 200, 7):
         cluster.simulation.triggers.on_frame(
-            lambda occasion: occasion.frame.cut(0) if occasion.frame else None, api_key=ApiKey.PRODUCE, is_response=True, nth=nth
+            lambda trigger_context: trigger_context.frame.cut(0) if trigger_context.frame else None, api_key=ApiKey.PRODUCE, is_response=True, nth=nth
         )
 
 

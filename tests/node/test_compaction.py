@@ -12,10 +12,10 @@ import pytest
 
 from kraftsim.core.partitions.cleaning import OffsetMap
 from kraftsim.node.found_record import searched
-from kraftsim.node.log_cleaning import CleaningCalledOff, UncleanableLog
+from kraftsim.node.log_cleaning import CleaningCancelled, UncleanableLog
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
-from tests.node.compaction_lab import KeyedLog, Observed, Unhurried, opened, told
+from tests.node.compaction_harness import KeyedLog, Observed, Unhurried, observed, opened
 
 R = TypeVar("R")
 
@@ -28,7 +28,7 @@ def run(sim: Simulation, work: Coroutine[object, object, R]) -> R:
 
 async def written(sim: Simulation, seed: int, steps: int = 120) -> KeyedLog:
     keyed = await opened(sim.world_of("a"), 0)
-    keyed.story(Random(seed), steps)
+    keyed.write_workload(Random(seed), steps)
     await keyed.settle()
     return keyed
 
@@ -50,32 +50,32 @@ def test_compacted_log_has_the_same_latest_values(seed: int) -> None:
     """
     with simulation(seed) as sim:
 
-        async def play() -> list[int]:
+        async def exercise() -> list[int]:
             keyed = await written(sim, seed)
-            before = told(keyed.log)
+            before = observed(keyed.log)
             sizes = [keyed.log.size_bytes]
             first = await keyed.clean()
-            assert told(keyed.log) == before
+            assert observed(keyed.log) == before
             sizes.append(keyed.log.size_bytes)
             draw = Random(seed + 1000)
             for producer_id in (10, 11, 12):
                 keyed.marker(producer_id, commits=producer_id == 11)
-            keyed.story(draw, 60)
+            keyed.write_workload(draw, 60)
             await keyed.settle()
-            longer = told(keyed.log)
+            longer = observed(keyed.log)
             second = await keyed.clean(checkpoint=first.next_dirty_offset)
-            assert told(keyed.log) == longer
+            assert observed(keyed.log) == longer
             later = keyed.now_ms + 10_000
             third = await keyed.clean(checkpoint=second.next_dirty_offset, now_ms=later)
             sizes.append(keyed.log.size_bytes)
-            assert told(keyed.log) == longer and third.counts.kept_records <= second.counts.kept_records
+            assert observed(keyed.log) == longer and third.counts.kept_records <= second.counts.kept_records
             again = await opened(sim.world_of("a"), 0)
-            assert told(again.log) == longer
+            assert observed(again.log) == longer
             assert [each.size_bytes for each in again.log.segments] == [each.size_bytes for each in keyed.log.segments]
             assert again.log.base_offsets == keyed.log.base_offsets
             return sizes
 
-        whole, once, _ = run(sim, play())
+        whole, once, _ = run(sim, exercise())
         assert once < whole
         assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
@@ -84,7 +84,7 @@ def test_every_offset_is_found_in_the_cleaned_log() -> None:
     """A read at a removed offset returns the next batch; a search by timestamp finds what a scan finds."""
     with simulation(3) as sim:
 
-        async def play() -> int:
+        async def exercise() -> int:
             keyed = await written(sim, 3, 200)
             await keyed.clean()
             log, batches = keyed.log, list[RecordBatch]()
@@ -98,31 +98,31 @@ def test_every_offset_is_found_in_the_cleaned_log() -> None:
                     assert found_record is None or found_record.timestamp >= record.timestamp
             return len(batches)
 
-        assert run(sim, play()) > 20
+        assert run(sim, exercise()) > 20
 
 
 def test_full_offset_map_ends_the_cleaning_early() -> None:
     """The next cleaning continues from there: together they leave what one with a large map would leave."""
     with simulation(5) as sim, simulation(5) as other:
 
-        async def play() -> tuple[int, Observed, Observed]:
+        async def exercise() -> tuple[int, Observed, Observed]:
             keyed = await written(sim, 5)
-            before, checkpoint, passes = told(keyed.log), None, 0
+            before, checkpoint, passes = observed(keyed.log), None, 0
             while True:
                 done = await keyed.clean(checkpoint=checkpoint, offsets=OffsetMap(160 * 5, 1.0))
-                assert told(keyed.log) == before
+                assert observed(keyed.log) == before
                 passes += 1
                 if done.next_dirty_offset == keyed.dirty(checkpoint).end_offset:
-                    return passes, before, told(keyed.log)
+                    return passes, before, observed(keyed.log)
                 assert checkpoint is None or done.next_dirty_offset > checkpoint
                 checkpoint = done.next_dirty_offset
 
         async def at_once() -> Observed:
             keyed = await written(other, 5)
             await keyed.clean()
-            return told(keyed.log)
+            return observed(keyed.log)
 
-        passes, before, after = run(sim, play())
+        passes, before, after = run(sim, exercise())
         assert passes > 3 and before == after == run(other, at_once())
 
 
@@ -130,38 +130,38 @@ def test_cancelled_cleaning_leaves_nothing_behind() -> None:
     """Wherever it is when another operation needs the log."""
     with simulation(6) as sim:
 
-        async def play() -> int:
+        async def exercise() -> int:
             keyed = await written(sim, 6)
-            before = told(keyed.log)
+            before = observed(keyed.log)
             for step in range(10_000):
                 left = step
 
                 def call_off() -> None:
                     nonlocal left
                     if left == 0:
-                        raise CleaningCalledOff
+                        raise CleaningCancelled
                     left -= 1
 
                 try:
                     await keyed.clean(pace=Unhurried(call_off))
-                except CleaningCalledOff:
+                except CleaningCancelled:
                     assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap"))]
-                    assert told(keyed.log) == before
+                    assert observed(keyed.log) == before
                 else:
                     return step
             return 0
 
-        assert run(sim, play()) > 50
+        assert run(sim, exercise()) > 50
 
 
 def test_corrupted_batch_is_not_cleaned() -> None:
     """No segment is swapped: the records before the corruption may be the only ones left."""
     with simulation(7) as sim:
 
-        async def play() -> str:
+        async def exercise() -> str:
             keyed = await written(sim, 7)
             name = next(path for path in names(sim) if path.endswith(".log"))
-            inode = sim.host("a").platter.names[f"t-0/{name}"]
+            inode = sim.host("a").durable.names[f"t-0/{name}"]
             inode.cache[45] ^= 1  # in the first header, where the checksum covers it
             before = {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)}
             with pytest.raises(UncleanableLog, match="checksum") as trouble:
@@ -169,7 +169,7 @@ def test_corrupted_batch_is_not_cleaned() -> None:
             assert {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)} == before
             return str(trouble.value)
 
-        assert "segment 0" in run(sim, play())
+        assert "segment 0" in run(sim, exercise())
 
 
 class Crash:
@@ -196,21 +196,21 @@ def crashed(seed: int, at: int, *, power_loss: bool) -> bool | None:
 
         async def begin() -> tuple[KeyedLog, Observed]:
             keyed = await written(sim, seed, 60)
-            return keyed, told(keyed.log)
+            return keyed, observed(keyed.log)
 
         keyed, before = run(sim, begin())
-        sim.host("a").platter.watch = crash.watch
+        sim.host("a").durable.watch = crash.watch
         cleaning = sim.spawn("a", keyed.clean())
         sim.run_until(lambda: cleaning.done() or not sim.host("a").is_alive)
         if sim.host("a").is_alive:
             assert crash.seen < at
             return None
         sim.restart("a")
-        sim.host("a").platter.watch = None
+        sim.host("a").durable.watch = None
         was_under_way = any(name.endswith((".cleaned", ".swap")) for name in names(sim))
 
         async def look() -> Observed:
-            return told((await opened(sim.world_of("a"), before.end_offset)).log)
+            return observed((await opened(sim.world_of("a"), before.end_offset)).log)
 
         assert run(sim, look()) == before, f"seed {seed}, crash {at}"
         assert not [name for name in names(sim) if name.endswith((".cleaned", ".swap", ".deleted"))]

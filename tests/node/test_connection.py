@@ -302,7 +302,7 @@ async def test_invalid_request_closes_the_connection_without_a_response(server: 
     assert len(server.stub_node.calls) == 1
 
 
-async def test_bytes_behind_a_body_are_ignored(server: Server) -> None:
+async def test_trailing_bytes_of_a_body_are_ignored(server: Server) -> None:
     """extra bytes after a valid body."""
     client = await server.connect()
     client.send(head(22, 1, struct.pack(">hi", -1, 1) + b"extra"))

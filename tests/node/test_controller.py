@@ -177,10 +177,10 @@ async def test_clean_stop_leaves_a_usable_log(make_world: MakeWorld) -> None:
     assert world.emitted_of(NodeStopped) == [NodeStopped(reason="stopped")]
     world = make_world()
     async with running_controller(world) as controller:
-        assert controller.ledger.state.producer_ids.next_producer_id == 1000
-        assert controller.ledger.state.cluster.broker(1) is not None
+        assert controller.metadata_writer.state.producer_ids.next_producer_id == 1000
+        assert controller.metadata_writer.state.cluster.broker(1) is not None
     [recovered] = world.emitted_of(LogRecovered)
-    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=8, cut_bytes=0, clean=False)
+    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=8, truncated_bytes=0, clean=False)
 
 
 async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_pa
     async with running_controller(world) as controller:
         assert controller.raft.log_end_offset == FRESH_END + RESTART_RECORDS
     [recovered] = world.emitted_of(LogRecovered)
-    assert (recovered.next_offset, recovered.cut_bytes) == (FRESH_END, 4)  # type: ignore[attr-defined]
+    assert (recovered.next_offset, recovered.truncated_bytes) == (FRESH_END, 4)  # type: ignore[attr-defined]
 
 
 async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWorld) -> None:
@@ -442,7 +442,7 @@ async def test_disk_error_stops_the_controller(make_world: MakeWorld, refuse: An
         with pytest.raises(Disconnected):
             await broker.allocate()
         assert isinstance(await asyncio.wait_for(controller.failed(), 1), OSError)
-        assert controller.ledger.state.producer_ids.next_producer_id == 0
+        assert controller.metadata_writer.state.producer_ids.next_producer_id == 0
     assert [event.operation for event in world.emitted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
     assert world.emitted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
     assert len(world.emitted_of(NodeFailed)) == 1 and world.emitted_of(ProducerIdBlockAllocated) == []

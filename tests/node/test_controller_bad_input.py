@@ -124,5 +124,5 @@ async def test_request_too_large_for_one_batch_is_rejected(make_world: MakeWorld
         topics = [CreatableTopic(name=f"t{index}", num_partitions=1, replication_factor=1, configs=configs) for index in range(300)]
         answer = await broker.ask(CreateTopicsRequest(topics=topics))
         assert [topic.error_code for topic in answer.topics] == [ErrorCode.RECORD_LIST_TOO_LARGE] * 300
-        assert controller.ledger.state.replication.topic_id("t0") is None
+        assert controller.metadata_writer.state.replication.topic_id("t0") is None
         assert (await broker.allocate()).error_code == ErrorCode.NONE

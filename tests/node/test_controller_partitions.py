@@ -31,7 +31,7 @@ SET = 0
 
 
 @dataclass
-class Stage:
+class ScenarioEnvironment:
     """A controller and unfenced brokers 1, 2 and 3; the topic t has partition 0 on all of them, led by broker 1."""
 
     controller: Controller
@@ -39,13 +39,13 @@ class Stage:
 
     @property
     def partition(self) -> PartitionRegistration:
-        topic = self.controller.ledger.state.replication.topics.topic_named("t")
+        topic = self.controller.metadata_writer.state.replication.topics.topic_named("t")
         assert topic is not None
         return topic.partitions[0]
 
     @property
     def topic_id(self) -> bytes:
-        topic_id = self.controller.ledger.state.replication.topic_id("t")
+        topic_id = self.controller.metadata_writer.state.replication.topic_id("t")
         assert topic_id is not None
         return topic_id
 
@@ -83,14 +83,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(make_world: MakeWorld, **settings: str) -> AsyncIterator[Stage]:
+async def staged(make_world: MakeWorld, **settings: str) -> AsyncIterator[ScenarioEnvironment]:
     async with running_controller(make_world(), **settings) as controller, AsyncExitStack() as stack:
         address = controller.addresses["CONTROLLER"]
         brokers = {broker_id: await stack.enter_async_context(connected(address, broker_id)) for broker_id in (1, 2, 3)}
         for broker in brokers.values():
             await broker.register()
             assert not (await broker.beat(CAUGHT_UP)).is_fenced
-        yield Stage(controller, brokers)
+        yield ScenarioEnvironment(controller, brokers)
 
 
 async def test_alter_partition_that_completes_a_reassignment(make_world: MakeWorld) -> None:

@@ -53,14 +53,14 @@ async def ask_for_blocks(count: int) -> list[int]:
     return starts
 
 
-def play(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]:
+def run(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]:
     """Power off at the nth flush of the metadata log, restart a second later, and return the first ids of all allocated blocks."""
     with Simulation(seed) as simulation:
         simulation.add_host(HOST)
         simulation.add_host("broker-1")
         simulation.on_restart = lambda host: run_controller(simulation, controller_parts)
 
-        def lose_power(occasion: object) -> None:
+        def lose_power(trigger_context: object) -> None:
             simulation.kill(HOST, power_loss=True)
             simulation.triggers.at(simulation.now_ns + 1_000_000_000, lambda _: simulation.restart(HOST))
 
@@ -76,13 +76,13 @@ def play(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]
 @pytest.mark.parametrize("seed", range(4))
 def test_no_block_is_allocated_twice_after_any_power_loss(seed: int, nth: int, moment: str) -> None:
     """A block is returned only once its record survives a power loss (KIP-730, KAFKA-10533)."""
-    starts = play(seed, nth, moment, parts())
+    starts = run(seed, nth, moment, parts())
     assert starts == sorted(set(starts))
 
 
 def test_committing_unflushed_records_allocates_a_block_twice() -> None:
     """The test above can fail: with the bug some of these runs allocate the same block again."""
-    histories = [play(0, nth, "before", parts(leadership=CountsBeforeTheFlush)) for nth in range(4, 12)]
+    histories = [run(0, nth, "before", parts(leadership=CountsBeforeTheFlush)) for nth in range(4, 12)]
     twice = [starts for starts in histories if starts != sorted(set(starts))]
     assert twice
 

@@ -16,7 +16,7 @@ from kraftsim.world.interface import File
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld, WatchedWorld, data_batch
-from tests.node.desks import LOOPS, Client, Server, StubNode, init, play, produce
+from tests.node.stub_node import LOOPS, Client, Server, StubNode, init, produce, run
 from tests.node.test_log import SMALL, append, opened
 
 MEBIBYTE = 1 << 20
@@ -74,7 +74,7 @@ def test_slices_and_other_responses_are_in_request_order(make_world: MakeWorld, 
             assert await fetched(client) == shelf.content[position : position + size]
             assert (await client.answer())[:4] == number.to_bytes(4)
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -91,7 +91,7 @@ def test_small_slices_among_small_responses(make_world: MakeWorld, loop: str) ->
             assert await fetched(client) == shelf.content[number + 1 : 2 * number + 2]
             assert (await client.answer())[:4] == number.to_bytes(4)
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -109,7 +109,7 @@ def test_slice_waits_for_pending_transport_writes(make_world: MakeWorld, loop: s
             assert await client.answer() == number.to_bytes(4) + bytes([number]) * 300_000
             assert await fetched(client) == shelf.content[number : number + 300_000]
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -133,7 +133,7 @@ def test_response_completed_during_a_slice_is_sent_after_it(make_world: MakeWorl
         assert await client.answer() == b"\0\0\0\1behind"
         assert (await client.answer())[:4] == b"\0\0\0\2"
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -155,7 +155,7 @@ def test_client_that_does_not_read_gets_only_one_slice(make_world: MakeWorld, lo
         for _ in range(3):
             assert await fetched(client) == shelf.content
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -187,7 +187,7 @@ def test_changes_of_the_file_do_not_change_what_is_sent(make_world: MakeWorld, t
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         assert await fetched(client) == shelf.content[5:]
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -204,12 +204,12 @@ def test_file_truncated_by_another_process_ends_the_connection(make_world: MakeW
         os.truncate(tmp_path / "data" / "shelf" / "file", 100)
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         assert len(await client.rest()) < 24 * MEBIBYTE
-        assert "cut by somebody else" in await server.closed_because()
+        assert "another process truncated the file" in await server.closed_because()
         other = await server.connect()
         other.send(init(7))
         assert (await other.answer())[:4] == (7).to_bytes(4)
 
-    play(loop, world, work, stub_node)
+    run(loop, world, work, stub_node)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -242,7 +242,7 @@ def test_connection_may_end_during_a_slice(make_world: MakeWorld, loop: str, way
             assert await client.rest() == b""
             assert await server.closed_because() == ("peer" if way == "half-closed" else "stopping")
 
-    play(loop, world, work, stub_node, **({"connections.max.idle.ms": "200"} if way == "idle" else {}))
+    run(loop, world, work, stub_node, **({"connections.max.idle.ms": "200"} if way == "idle" else {}))
     assert open_descriptors() <= before
 
 

@@ -19,7 +19,7 @@ from kraftsim.node.inbox import Inbox
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from protocol.frames import BadFrameSize, FrameReader
 from tests.node.conftest import MakeWorld
-from tests.node.desks import LOOPS, Server, StubNode, init, play, produce
+from tests.node.stub_node import LOOPS, Server, StubNode, init, produce, run
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 LIMIT = 100
@@ -114,7 +114,7 @@ def test_many_requests_for_large_responses_are_served_at_the_clients_pace(make_w
     def large(call: Call) -> Answer:
         return answer
 
-    play(loop, make_world(), work, StubNode(on_produce=large))
+    run(loop, make_world(), work, StubNode(on_produce=large))
 
 
 def init_of_fetch() -> bytes:
@@ -131,7 +131,7 @@ def test_thousands_of_invalid_frames_end_with_the_first(make_world: MakeWorld, l
             assert await client.rest() == b""
         assert server.stub_node.served == 0 and len(server.world.emitted_of(RequestRefused)) == 3
 
-    play(loop, make_world(), work)
+    run(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -146,7 +146,7 @@ def test_incomplete_frame_at_the_end_is_discarded(make_world: MakeWorld, loop: s
         assert (await client.rest())[4:8] == (1).to_bytes(4)
         assert await server.closed_because() == "peer" and server.world.emitted_of(RequestRefused) == []
 
-    play(loop, make_world(), work)
+    run(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -166,7 +166,7 @@ def test_clients_may_change_name_and_version_between_frames(make_world: MakeWorl
             assert (await client.answer())[:4] == number.to_bytes(4)
         assert received == [name for name, _ in asked]
 
-    play(loop, make_world(), work)
+    run(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -190,4 +190,4 @@ def test_garbage_behind_valid_frames_never_changes_their_responses(make_world: M
             for number in range(len(good)):
                 assert answers[26 * number + 4 : 26 * number + 8] == number.to_bytes(4)
 
-    play(loop, make_world(), work)
+    run(loop, make_world(), work)

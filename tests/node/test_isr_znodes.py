@@ -42,7 +42,7 @@ async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
         return After.NOTHING if outcome is ErrorCode.INVALID_UPDATE_VERSION else After.RETRY
 
     tasks = SimpleNamespace(spawn=lambda work, name: work.close())
-    world = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0), note=lambda event: None)
+    world = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0), emit=lambda event: None)
     shell = SimpleNamespace(config=SimpleNamespace(node_id=1), tasks=tasks, world=world)
     changes = IsrZnodes(shell, None, session, lambda: 1, lambda key: None)
     hosted = SimpleNamespace(topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer))

@@ -15,7 +15,7 @@ from protocol.requests import decode_response
 from tests.node.brokers import Client as BrokerClient
 from tests.node.brokers import batch, running_cluster
 from tests.node.conftest import MakeWorld
-from tests.node.desks import LOOPS, Client, Server, StubNode, init, play, produce, records_of
+from tests.node.stub_node import LOOPS, Client, Server, StubNode, init, produce, records_of, run
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 SIZES = [
@@ -60,7 +60,7 @@ def test_all_record_bytes_arrive_for_any_sizes_and_chunks(make_world: MakeWorld,
         assert [int.from_bytes(answer[:4]) for answer in answers] == [number + more for number in range(len(sent)) for more in (0, 1000)]
         return server.stub_node.received
 
-    assert play(loop, make_world(), work) == sent
+    assert run(loop, make_world(), work) == sent
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -85,7 +85,7 @@ def test_bytes_that_arrive_during_a_waiting_request_are_served_after_it(make_wor
             assert [await client.answer() for _ in sent] == [number.to_bytes(4) + b"done" for number in range(len(sent))]
         await writing
 
-    play(loop, make_world(), work, StubNode(on_produce=wait))
+    run(loop, make_world(), work, StubNode(on_produce=wait))
     assert received == sent
 
 
@@ -122,7 +122,7 @@ def test_records_of_a_waiting_request_are_not_overwritten(make_world: MakeWorld,
             held[number][1].complete(Encoded(b"done"))
             assert await client.answer() == number.to_bytes(4) + b"done"
 
-    play(loop, make_world(), work, StubNode(on_produce=hold))
+    run(loop, make_world(), work, StubNode(on_produce=hold))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -157,7 +157,7 @@ def test_invalid_bytes_behind_a_large_frame_close_after_its_response(make_world:
         assert await client.rest() == b"\0\0\0\x0c" + b"\0\0\0\x08produced"
         assert reason in await server.closed_because()
 
-    play(loop, make_world(), work, **{"socket.request.max.bytes": str(2 * MEBIBYTE)})
+    run(loop, make_world(), work, **{"socket.request.max.bytes": str(2 * MEBIBYTE)})
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -180,7 +180,7 @@ def test_announced_frame_takes_no_memory_until_it_arrives(make_world: MakeWorld,
         for client in clients:
             client.writer.transport.abort()
 
-    play(loop, make_world(), work)
+    run(loop, make_world(), work)
 
 
 def resident_bytes() -> int:
@@ -207,7 +207,7 @@ def test_throttled_new_connection_may_send_large_frames(make_world: MakeWorld, l
         for number in range(2, 40):
             assert (await held.answer()).startswith(number.to_bytes(4))
 
-    play(loop, make_world(), work, **{"max.connections": "1"})
+    run(loop, make_world(), work, **{"max.connections": "1"})
 
 
 def test_bytes_without_buffer_space_close_the_connection() -> None:
@@ -216,7 +216,7 @@ def test_bytes_without_buffer_space_close_the_connection() -> None:
     frame = (200 * KIBIBYTE).to_bytes(4) + bytes(200 * KIBIBYTE)
     large = LargeFrames(
         Owner(),
-        on_heard=lambda: None,
+        on_received=lambda: None,
         on_frames=lambda buffer, position, end: None,
         on_surplus=lambda: surplus.append(None),
         frame_bytes_max=1 << 30,
@@ -245,7 +245,13 @@ def test_memory_of_a_very_large_frame_is_freed_immediately() -> None:
     frame = (32 * MEBIBYTE).to_bytes(4) + b"x" * 32 * MEBIBYTE
     before = resident_bytes()
     large = LargeFrames(
-        Owner(), on_heard=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=frame[:100], frame_bytes=len(frame)
+        Owner(),
+        on_received=lambda: None,
+        on_frames=serve,
+        on_surplus=lambda: None,
+        frame_bytes_max=1 << 30,
+        begun=frame[:100],
+        frame_bytes=len(frame),
     )
     room = large.get_buffer(-1)
     room[:] = frame[100:]
@@ -266,7 +272,7 @@ def test_frames_of_one_size_reuse_one_buffer() -> None:
 
     frame = (MEBIBYTE).to_bytes(4) + bytes(MEBIBYTE)
     large = LargeFrames(
-        Owner(), on_heard=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame)
+        Owner(), on_received=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame)
     )
     tracemalloc.start()
     for _ in range(20):

@@ -107,7 +107,7 @@ def test_log_is_restored_completely(make_world: MakeWorld, settings: SegmentSett
     log.close()
     again, replayed, recovered = opened(make_world(), settings, verify_from_offset=None)
     assert [batch.base_offset for batch in replayed] == [*range(0, 60, 2), 60]
-    assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (63, 0, True)
+    assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (63, 0, True)
     assert [(start.leader_epoch, start.start_offset) for start in again.epochs.starts] == [(0, 0), (4, 60)]
     assert again.flushed_offset == 63
     append(again, data_batch(1), leader_epoch=4)
@@ -141,7 +141,7 @@ def test_damaged_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path:
     again, replayed, recovered = opened(next_world)
     size_bytes = len(whole) // 10
     assert len(replayed) == kept
-    assert (recovered.next_offset, recovered.cut_bytes, recovered.clean) == (2 * kept, len(damaged) - kept * size_bytes, False)
+    assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (2 * kept, len(damaged) - kept * size_bytes, False)
     assert next_world.emitted_of(LogRecovered) == [recovered]
     assert file.stat().st_size == kept * size_bytes
     filled(again, 1)
@@ -159,7 +159,7 @@ def test_damage_in_the_middle_removes_the_later_segments(make_world: MakeWorld, 
     second.write_bytes(data)
     again, _, recovered = opened(make_world(), SMALL)
     assert len(list((tmp_path / "data" / "t-0").glob("*.log"))) == 2
-    assert recovered.next_offset < 40 and recovered.cut_bytes > 1000
+    assert recovered.next_offset < 40 and recovered.truncated_bytes > 1000
     filled(again, 10)
     assert offsets(again.read(recovered.next_offset, 1, 100)) == [(recovered.next_offset, recovered.next_offset + 1)]
 
@@ -174,7 +174,7 @@ def test_checksums_before_the_recovery_point_are_not_verified(make_world: MakeWo
     data[100] ^= 1
     file.write_bytes(data)
     _, replayed, recovered = opened(make_world(), verify_from_offset=10)
-    assert (len(replayed), recovered.cut_bytes) == (10, 0)
+    assert (len(replayed), recovered.truncated_bytes) == (10, 0)
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])

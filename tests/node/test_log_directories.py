@@ -13,7 +13,7 @@ import pytest
 
 from kraftsim.events.nodes import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
 from kraftsim.node.identity import NO_DIRECTORY_ID
-from kraftsim.world.elsewhere import WorldElsewhere
+from kraftsim.world.relocated_world import RelocatedWorld
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -32,7 +32,7 @@ def breakable(cluster: Cluster, broker: str, place: int) -> BreakableDisk:
     """Put a breakable disk in place of an empty log directory."""
     home = cluster.brokers[broker].partitions.directories.all[place]
     disk = BreakableDisk(home.world.disk)
-    home.world = WorldElsewhere(home.world, disk)
+    home.world = RelocatedWorld(home.world, disk)
     return disk
 
 
@@ -278,7 +278,7 @@ def test_power_loss_during_a_directory_move_loses_nothing(at: int) -> None:
         home = cluster.brokers["broker-1"].partitions.hosted()[0].home
         target = {"/data": "/other", "/other": "/data"}[home.path]
         seen = 0
-        platter = cluster.simulation.host("broker-1").platter
+        durable = cluster.simulation.host("broker-1").durable
 
         def watch(operation: str, kind: object, moment: str) -> None:
             nonlocal seen
@@ -287,7 +287,7 @@ def test_power_loss_during_a_directory_move_loses_nothing(at: int) -> None:
                 cluster.kill("broker-1", power_loss=True)
 
         async def move(client: Client) -> int:
-            platter.watch = watch
+            durable.watch = watch
             try:
                 return await moving(target)(client)
             except OSError:
@@ -298,7 +298,7 @@ def test_power_loss_during_a_directory_move_loses_nothing(at: int) -> None:
         if seen < at:
             cluster.kill("broker-1", power_loss=True)
         cluster.simulation.restart("broker-1")
-        cluster.simulation.host("broker-1").platter.watch = None
+        cluster.simulation.host("broker-1").durable.watch = None
         cluster.wait_ready("broker-1")
         cluster.simulation.run_for(5)
         assert cluster.run(read) == [b"%06d" % number for number in range(40)]

@@ -26,7 +26,7 @@ def reopened(world: World, recovery_point: int | None) -> tuple[PartitionLog, li
     """Open the log; return it, the segments found unclean, the replayed batches, and the number of truncated bytes."""
     log, unclean, handed = PartitionLog(world, "t", 0, SETTINGS), list[int](), list[int]()
     recovered = log.recover(lambda batch: handed.append(batch.base_offset), verify_from_offset=recovery_point, on_unclean=unclean.append)
-    return log, unclean, handed, recovered.cut_bytes
+    return log, unclean, handed, recovered.truncated_bytes
 
 
 def written(world: World, *, cleanly: bool = True) -> PartitionLog:
@@ -55,8 +55,8 @@ def test_indexes_agree_with_the_log_after_a_clean_stop(make_world: MakeWorld, di
     """Every record is found as before, by offset and by timestamp, and the log continues as if it had never been closed."""
     written(make_world())
     whole = files(directory, "index")
-    again, unclean, handed, cut_bytes = reopened(make_world(), None)
-    assert (unclean, handed, cut_bytes, again.log_end_offset, again.flushed_offset) == ([], [], 0, 120, 120)
+    again, unclean, handed, truncated_bytes = reopened(make_world(), None)
+    assert (unclean, handed, truncated_bytes, again.log_end_offset, again.flushed_offset) == ([], [], 0, 120, 120)
     for offset in range(120):
         first = offset - offset % 2
         assert offsets(again.read(offset, 1, 120)) == [(first, first + 1)]
@@ -86,10 +86,10 @@ def test_only_segments_behind_the_recovery_point_are_verified(make_world: MakeWo
         file = directory / f"{base:020d}.log"
         file.write_bytes(file.read_bytes()[:-1] + b"\1")
     recovery_point = bases[-2] + 1
-    log, unclean, handed, cut_bytes = reopened(make_world(), recovery_point)
+    log, unclean, handed, truncated_bytes = reopened(make_world(), recovery_point)
     assert unclean == [bases[-2]]
     assert handed == list(range(bases[-2], bases[-1] - 2, 2))
-    assert cut_bytes and log.log_end_offset == bases[-1] - 2
+    assert truncated_bytes and log.log_end_offset == bases[-1] - 2
     assert log.flushed_offset == recovery_point
 
 
@@ -112,9 +112,9 @@ def test_records_behind_a_gap_are_truncated_unless_cleaning_left_it(make_world: 
     )
     whole = list(range(bases[1], last.base_offset, 2))
     if not is_cleaned:
-        assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.cut_bytes
+        assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.truncated_bytes
     else:
-        assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.cut_bytes
+        assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.truncated_bytes
 
 
 def test_partition_metadata_is_written_once_the_topic_has_an_id(make_world: MakeWorld) -> None:
@@ -138,7 +138,7 @@ def truncate_and_power_off(seed: int, *, settles: bool) -> tuple[list[int], list
             await log.flush()
             log.truncate_to(log.base_offsets[1] + 2)
             if settles:
-                await log.settle_cut()
+                await log.complete_truncation()
             return log.base_offsets
 
         kept = sim.run_until(sim.spawn("a", cut()))
@@ -181,7 +181,7 @@ def test_truncated_end_of_a_file_does_not_reappear(seed: int, is_flushed: bool) 
                 await log.flush()
                 assert len(log.base_offsets) == 3
             else:
-                await log.settle_cut()
+                await log.complete_truncation()
             return log.log_end_offset
 
         end_offset = sim.run_until(sim.spawn("a", cut()))
@@ -218,8 +218,8 @@ def test_invalid_index_is_rebuilt(make_world: MakeWorld, directory: Path, damage
     base = written(make_world()).base_offsets[which]
     whole = files(directory, "index")
     damage(directory / f"{base:020d}{suffix}")
-    again, unclean, _, cut_bytes = reopened(make_world(), None)
-    assert (unclean, cut_bytes, again.log_end_offset) == ([], 0, 120)
+    again, unclean, _, truncated_bytes = reopened(make_world(), None)
+    assert (unclean, truncated_bytes, again.log_end_offset) == ([], 0, 120)
     for offset in range(120):
         assert offsets(again.read(offset, 1, 120)) == [(offset - offset % 2, offset - offset % 2 + 1)]
         found = searched(again.find_timestamp(T + offset, 120))

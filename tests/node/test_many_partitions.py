@@ -7,7 +7,7 @@ import pytest
 
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeOperation, ZnodeWrite
-from kraftsim.node.at_once import AT_ONCE, at_once
+from kraftsim.node.bounded_concurrency import AT_ONCE, at_once
 from kraftsim.node.broker.handlers import k01_fetch
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.tasks import NodeTasks
@@ -61,8 +61,8 @@ def cluster() -> Iterator[Cluster]:
 def all_in_sync(cluster: Cluster) -> bool:
     """Return whether every leader has three replicas in sync."""
     hosted = [each for broker in cluster.brokers.values() for each in broker.partitions.hosted()]
-    led = [each.replica.reign for each in hosted if each.replica.reign is not None]
-    return len(hosted) == 3 * PARTITIONS and len(led) == PARTITIONS and all(len(reign.in_sync) == 3 for reign in led)
+    led = [each.replica.leader_state for each in hosted if each.replica.leader_state is not None]
+    return len(hosted) == 3 * PARTITIONS and len(led) == PARTITIONS and all(len(leader_state.in_sync) == 3 for leader_state in led)
 
 
 def test_leader_checks_only_changed_partitions_of_a_waiting_fetch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

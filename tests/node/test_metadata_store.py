@@ -189,7 +189,7 @@ class Replica:
     def _check_snapshots(self, found: Recovered) -> SnapshotId | None:
         """Finished snapshots are there and readable, unless the log begins behind them; one that was being written may be there."""
         there = set(found.log.snapshots)
-        assert all(each.end_offset >= found.log.start_offset for each in there), "a snapshot ends before the log begins"
+        assert all(each.end_offset >= found.log.start_offset for each in there), "a snapshot ends below the log start offset"
         needed = {each for each in self.snapshots if each.end_offset >= found.log.start_offset}
         assert needed <= there <= {*self.snapshots, *self.perhaps}, f"{there} is there, and should be {self.snapshots}"
         for each in there:
@@ -225,12 +225,12 @@ class Replica:
         return end_offset <= log.end_offset and is_same and all(self.log.rows.get(offset) == rows[offset] for offset in flushed)
 
 
-def play(seed: int, config: NodeConfig = CONFIG) -> Replica:
+def run(seed: int, config: NodeConfig = CONFIG) -> Replica:
     """Run several incarnations of a replica, each ended by a power loss at some disk operation."""
     replica, rng = Replica(seed), Random(f"{seed}/power")
     is_last = False
 
-    def fail(occasion: object) -> None:
+    def fail(trigger_context: object) -> None:
         if not is_last:
             simulation.kill(HOST, power_loss=True)
 
@@ -259,7 +259,7 @@ def play(seed: int, config: NodeConfig = CONFIG) -> Replica:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flushed_data_survives_a_power_loss_at_any_point(seed: int) -> None:
     """Flushed records, votes, snapshots; no gap, no record that was never written, and never a failure to start."""
-    play(seed)
+    run(seed)
 
 
 @pytest.mark.parametrize(("damaged", "starts"), [(0, False), (5, False), (8, True)])

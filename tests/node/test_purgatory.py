@@ -29,10 +29,10 @@ async def test_operation_completes_by_its_first_trigger() -> None:
     """DelayedOperationPurgatory: immediately, by a change of a watched key, by timeout, or by cancellation; never twice."""
     purgatory: Purgatory[str] = Purgatory()
     at_once, by_key, by_time, by_leaving = Wait(may_complete=True), Wait(), Wait(), Wait()
-    assert purgatory.admit(at_once, ["a"], 20) is None
-    purgatory.admit(by_key, ["a", "b"], 20)
-    purgatory.admit(by_time, ["a"], 20)
-    stay = purgatory.admit(by_leaving, ["c"], 20)
+    assert purgatory.try_complete_else_watch(at_once, ["a"], 20) is None
+    purgatory.try_complete_else_watch(by_key, ["a", "b"], 20)
+    purgatory.try_complete_else_watch(by_time, ["a"], 20)
+    stay = purgatory.try_complete_else_watch(by_leaving, ["c"], 20)
     assert stay is not None and purgatory.watched_keys == ("a", "b", "c")
     by_key.may_complete = True
     purgatory.check("other")
@@ -50,7 +50,7 @@ async def test_stopped_node_discards_waiting_operations() -> None:
     purgatory: Purgatory[str] = Purgatory()
     waits = [Wait(), Wait()]
     for wait in waits:
-        purgatory.admit(wait, ["a"], 10)
+        purgatory.try_complete_else_watch(wait, ["a"], 10)
     purgatory.close()
     await asyncio.sleep(0.03)
     assert [wait.ended for wait in waits] == [[], []]

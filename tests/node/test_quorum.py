@@ -47,7 +47,7 @@ async def test_three_controllers_elect_a_leader_and_write_the_same_log(tmp_path:
         nodes = list(quorum.running.values())
         await quorum.until(lambda: all(each.registration.is_registered for each in nodes))
         await quorum.until(lambda: len({offset for each in nodes for offset in (each.raft.log_end_offset, each.raft.applied_end_offset)}) == 1)
-        assert all(each.ledger.state.producer_ids.next_producer_id == 1000 for each in quorum.running.values())
+        assert all(each.metadata_writer.state.producer_ids.next_producer_id == 1000 for each in quorum.running.values())
         await quorum.until(lambda: {quorum_state(quorum, node_id)["leaderId"] for node_id in IDS} == {leader.config.node_id})
         logs = [log_bytes(quorum, node_id) for node_id in IDS]
         assert logs[0] == logs[1] == logs[2]
@@ -74,7 +74,7 @@ async def test_next_leader_continues_where_the_killed_one_stopped(tmp_path: Path
         await quorum.start(former)
         back = quorum.running[former]
         await quorum.until(lambda: back.raft.applied_end_offset >= leader.raft.high_watermark - 1 > 0)
-        assert back.ledger.state.producer_ids.next_producer_id == 2000
+        assert back.metadata_writer.state.producer_ids.next_producer_id == 2000
         assert not back.is_active
 
 
@@ -100,7 +100,7 @@ async def test_all_three_restart_with_everything(tmp_path: Path) -> None:
         await quorum.start()
         leader = await quorum.leader()
         assert leader.raft.leader_epoch > epoch
-        assert leader.ledger.state.producer_ids.next_producer_id == 1000
+        assert leader.metadata_writer.state.producer_ids.next_producer_id == 1000
 
 
 async def test_minority_answers_nothing(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ async def test_minority_answers_nothing(tmp_path: Path) -> None:
             quorum.abort(other.config.node_id)
         answer = await broker.allocate()
         assert answer.error_code == ErrorCode.NOT_CONTROLLER
-        assert leader.ledger.state.producer_ids.next_producer_id == 0
+        assert leader.metadata_writer.state.producer_ids.next_producer_id == 0
         node_id = leader.config.node_id
         assert quorum.emitted(node_id, MetadataReverted)
-        assert [event.reason for event in quorum.emitted(node_id, ControllerResigned)] == ["no majority of the voters is heard"]  # type: ignore[attr-defined]
+        assert [event.reason for event in quorum.emitted(node_id, ControllerResigned)] == ["no requests from a majority of the voters"]  # type: ignore[attr-defined]
         assert (await broker.allocate()).error_code == ErrorCode.NOT_CONTROLLER
         topics = await broker.ask(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]))
         assert [topic.error_code for topic in topics.topics] == [ErrorCode.NOT_CONTROLLER]
@@ -131,7 +131,7 @@ async def test_uncommitted_records_of_a_former_leader_are_truncated(tmp_path: Pa
         for other in others:
             quorum.abort(other)
         waiting = asyncio.ensure_future(broker.allocate())
-        await quorum.until(lambda: leader.ledger.state.producer_ids.next_producer_id == 1000)
+        await quorum.until(lambda: leader.metadata_writer.state.producer_ids.next_producer_id == 1000)
         quorum.abort(node_id)
         with pytest.raises(OSError):
             await waiting
@@ -141,7 +141,7 @@ async def test_uncommitted_records_of_a_former_leader_are_truncated(tmp_path: Pa
         await quorum.until(lambda: bool(quorum.emitted(node_id, MetadataTruncated)))
         back = quorum.running[node_id]
         await quorum.until(lambda: quorum.active is not None and back.raft.applied_end_offset >= (quorum.active.raft.high_watermark or 0) - 1)
-        assert back.ledger.state.producer_ids.next_producer_id == 0
+        assert back.metadata_writer.state.producer_ids.next_producer_id == 0
 
 
 # Requests to a controller that is not the leader -------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ async def test_new_disk_gets_a_snapshot_and_the_rest_of_the_log(tmp_path: Path) 
         await quorum.until(lambda: bool(quorum.emitted(node_id, SnapshotLoaded)))
         back = quorum.running[node_id]
         await quorum.until(lambda: back.raft.applied_end_offset >= (leader.raft.high_watermark or 0) - 1)
-        assert back.ledger.state.producer_ids.next_producer_id == 1000
+        assert back.metadata_writer.state.producer_ids.next_producer_id == 1000
         await quorum.until(lambda: bool(snapshots_of(quorum, node_id)) and not list(quorum.log_directory(node_id).glob("*.part")))
         oldest = snapshots_of(quorum, node_id)[0].name
         assert len(oldest) == len("00000000000000000042-0000000003.checkpoint")
@@ -258,8 +258,8 @@ async def test_after_a_restart_a_snapshot_replaces_the_earlier_log(tmp_path: Pat
         await quorum.start()
         leader = await quorum.leader()
         assert leader.raft.quorum.log.start_offset > 0
-        assert leader.ledger.state.producer_ids.next_producer_id == 1000
-        assert leader.ledger.state.cluster.broker(1) is not None
+        assert leader.metadata_writer.state.producer_ids.next_producer_id == 1000
+        assert leader.metadata_writer.state.cluster.broker(1) is not None
 
 
 async def test_snapshot_chunk_is_read_at_the_requested_position(tmp_path: Path) -> None:
@@ -339,7 +339,10 @@ async def one_with_snapshots(tmp_path: Path) -> Quorum:
 @pytest.mark.parametrize(
     "harm, complaint",
     [
-        (lambda directory: [path.unlink() for path in directory.glob("*.checkpoint")], "begins at offset .*, and no snapshot covers what is before"),
+        (
+            lambda directory: [path.unlink() for path in directory.glob("*.checkpoint")],
+            "begins at offset .*, and no snapshot covers the earlier records",
+        ),
         (lambda directory: [path.write_bytes(path.read_bytes()[:-5]) for path in directory.glob("*.checkpoint")], "is damaged"),
         (lambda directory: (directory / "quorum-state").write_text("{"), "quorum-state cannot be read"),
     ],
@@ -366,7 +369,7 @@ async def test_damaged_snapshot_is_ignored_if_the_log_still_has_its_records(tmp_
         await quorum.start()
         await quorum.leader()
         assert quorum.emitted(101, DiskFailed)
-        await quorum.until(lambda: quorum.running[101].ledger.state.producer_ids.next_producer_id == 1000)
+        await quorum.until(lambda: quorum.running[101].metadata_writer.state.producer_ids.next_producer_id == 1000)
 
 
 @pytest.mark.parametrize("is_truncated", [True, False])

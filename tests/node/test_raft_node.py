@@ -38,17 +38,17 @@ class Listener:
     """Records the committed batches and leadership changes of a replica. `slowly` is awaited for committed batches."""
 
     def __init__(self) -> None:
-        self.heard: list[RecordBatch] = []
+        self.received: list[RecordBatch] = []
         self.led: list[tuple[int, int]] = []
         """(epoch, offset up to which everything was received by then)."""
         self.slowly: Callable[[], Coroutine[object, object, None]] | None = None
 
     @property
     def end_offset(self) -> int:
-        return self.heard[-1].next_offset if self.heard else 0
+        return self.received[-1].next_offset if self.received else 0
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
-        self.heard += batches
+        self.received += batches
         if self.slowly is not None:
             await self.slowly()
 
@@ -74,7 +74,7 @@ class Listener:
         pass
 
 
-class Lab:
+class Harness:
     """One replica on its own host. Use as a context manager; `up` in the host's process."""
 
     def __init__(self, voters: str, **settings: str) -> None:
@@ -92,7 +92,7 @@ class Lab:
             duties=self.listener,  # type: ignore[arg-type]
         )
 
-    def __enter__(self) -> "Lab":
+    def __enter__(self) -> "Harness":
         return self
 
     def __exit__(self, *trouble: object) -> None:
@@ -152,80 +152,80 @@ def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging:
 
 def test_only_committed_records_are_passed_on() -> None:
     """Neither records found on disk nor those sent by the leader, until its high watermark covers them."""
-    with Lab(OF_THREE) as lab:
+    with Harness(OF_THREE) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower(batch(0), batch(1))
+            raft = await harness.up_as_follower(batch(0), batch(1))
             answer(raft, batch(2, EPOCH), batch(3, EPOCH), high_watermark=1)
-            await lab.pass_ms(100)
-            assert lab.listener.end_offset == 1
+            await harness.pass_ms(100)
+            assert harness.listener.end_offset == 1
             answer(raft, high_watermark=3)
-            await lab.pass_ms(100)
-            assert lab.listener.end_offset == 3
+            await harness.pass_ms(100)
+            assert harness.listener.end_offset == 3
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_truncated_records_are_not_passed_on_though_cached() -> None:
     """Other records have replaced them by the time they are committed."""
-    with Lab(OF_THREE) as lab:
+    with Harness(OF_THREE) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower()
+            raft = await harness.up_as_follower()
             answer(raft, batch(0, 4, b"cut"), batch(1, 4, b"cut"))
-            await lab.pass_ms(100)
+            await harness.pass_ms(100)
             answer(raft, diverging=(0, 0))
-            await lab.pass_ms(100)
+            await harness.pass_ms(100)
             answer(raft, batch(0, EPOCH, b"kept"), batch(1, EPOCH, b"kept"))
-            await lab.pass_ms(100)
+            await harness.pass_ms(100)
             answer(raft, high_watermark=2)
-            await lab.pass_ms(100)
-            assert [record.value for each in lab.listener.heard for record in each.records()] == [b"kept", b"kept"]
+            await harness.pass_ms(100)
+            assert [record.value for each in harness.listener.received for record in each.records()] == [b"kept", b"kept"]
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_leader_becomes_active_after_reading_all_committed_records() -> None:
     """The log is passed on in pieces; the last of them must be included."""
     count = 4
     large = [batch(offset, 1, b"x" * (APPLY_BYTES // 2)) for offset in range(count)]
-    with Lab(ALONE) as lab:
+    with Harness(ALONE) as harness:
 
         async def program() -> None:
-            await lab.up(*large)
-            await lab.pass_ms(3000)
-            assert [end_offset >= count for _, end_offset in lab.listener.led] == [True]
+            await harness.up(*large)
+            await harness.pass_ms(3000)
+            assert [end_offset >= count for _, end_offset in harness.listener.led] == [True]
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_former_leader_does_not_become_active() -> None:
     """It receives a later epoch while it still reads committed records, and the notification comes only when its own state is durable."""
-    with Lab(ALONE) as lab:
+    with Harness(ALONE) as harness:
 
         async def program() -> None:
-            raft = await lab.up(batch(0))
+            raft = await harness.up(batch(0))
 
             async def lose() -> None:
                 raft.quorum.become_unattached(raft.quorum.epoch + 1, raft.now_ms())
 
-            lab.listener.slowly = lose
-            while not lab.listener.heard:
-                await lab.pass_ms(1)
-            await lab.pass_ms(5)
-            assert lab.listener.led == []
+            harness.listener.slowly = lose
+            while not harness.listener.received:
+                await harness.pass_ms(1)
+            await harness.pass_ms(5)
+            assert harness.listener.led == []
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_flush_commits_exactly_what_was_written_before_it() -> None:
     """A record that arrives during the flush waits for the next one."""
-    with Lab(ALONE) as lab:
+    with Harness(ALONE) as harness:
 
         async def program() -> None:
-            raft = await lab.up()
-            while not lab.listener.led:
-                await lab.pass_ms(10)
+            raft = await harness.up()
+            while not harness.listener.led:
+                await harness.pass_ms(10)
             seen: list[tuple[int | None, int]] = []
             flush = raft.store.flush
 
@@ -241,52 +241,52 @@ def test_flush_commits_exactly_what_was_written_before_it() -> None:
             (_, before) = seen[0]
             assert raft.quorum.log.flushed_end_offset == before
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_failed_flush_stops_the_node() -> None:
     """Unflushed data may be lost, whatever the next flush returns."""
-    with Lab(ALONE) as lab:
+    with Harness(ALONE) as harness:
 
         async def program() -> None:
-            raft = await lab.up()
+            raft = await harness.up()
 
             async def refuse() -> int:
                 raise OSError(5, "the disk refuses")
 
             raft.store.flush = refuse  # type: ignore[method-assign]
             await raft.flush()
-            assert isinstance(lab.shell.failure, OSError)
+            assert isinstance(harness.shell.failure, OSError)
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_state_is_durable_before_it_is_announced() -> None:
     """Of two consecutive states the first write may be skipped, unless a response was sent in between."""
-    with Lab(OF_THREE) as lab:
+    with Harness(OF_THREE) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower()
+            raft = await harness.up_as_follower()
             offsets: list[int] = []
 
             def tell(body: object) -> None:
-                offsets.append(parse_quorum_state(lab.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
+                offsets.append(parse_quorum_state(harness.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
 
             first, second = (QuorumState(leader_epoch=epoch, voted_id=101) for epoch in (8, 9))
             raft.quorum.effects += [do.Persist(first, 0), do.Reply(tell, None), do.Persist(second, 0), do.Persist(second, 0), do.Reply(tell, None)]  # type: ignore[arg-type]
             raft.run()
-            await lab.pass_ms(200)
+            await harness.pass_ms(200)
             assert offsets == [8, 9]
 
-        lab.run(program())
+        harness.run(program())
 
 
 def test_cached_fetch_response_is_always_current() -> None:
     """A response is built once for all identical fetches while nothing in it has changed, including the high watermark."""
-    with Lab(OF_THREE) as lab:
+    with Harness(OF_THREE) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower(batch(0), batch(1))
+            raft = await harness.up_as_follower(batch(0), batch(1))
             fetches = WaitingFetches(raft)
             said = [fetches.give(17, 0, 7), fetches.give(17, 0, 8)]
             assert said[0] is said[1]
@@ -298,27 +298,27 @@ def test_cached_fetch_response_is_always_current() -> None:
             said.append(fetches.give(17, 0, 7))
             assert len({each.rest for each in said}) == 4
 
-        lab.run(program())
+        harness.run(program())
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_no_snapshot_is_written_of_a_log_replaced_by_the_leaders_snapshot(is_installed: bool) -> None:
     """The records read so far belong to a log that no longer exists."""
-    with Lab(OF_THREE) as lab:
+    with Harness(OF_THREE) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower(no_op(0), no_op(1))
+            raft = await harness.up_as_follower(no_op(0), no_op(1))
             answer(raft, high_watermark=2)
-            await lab.pass_ms(100)
+            await harness.pass_ms(100)
 
             class Image(MetadataImage):
                 def replay(self, record: object, offset: int) -> None:
                     raft.installed_count += is_installed
 
-            written = await Snapshotting(lab.shell, raft, Image).write()
+            written = await Snapshotting(harness.shell, raft, Image).write()
             assert (written is None) is is_installed
 
-        lab.run(program())
+        harness.run(program())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -329,11 +329,11 @@ def test_only_the_newest_snapshot_of_an_oversized_log_is_kept(count: int, max_by
     Source: KafkaMetadataLog.maybeClean.
     """
     retention = {"metadata_max_retention_bytes": max_bytes, "metadata_max_retention_ms": "-1"}
-    with Lab(OF_THREE, **retention) as lab:
+    with Harness(OF_THREE, **retention) as harness:
 
         async def program() -> None:
-            raft = await lab.up_as_follower(*(no_op(offset) for offset in range(count)))
-            snapshotting = Snapshotting(lab.shell, raft, MetadataImage)
+            raft = await harness.up_as_follower(*(no_op(offset) for offset in range(count)))
+            snapshotting = Snapshotting(harness.shell, raft, MetadataImage)
             written = []
             for high_watermark in range(1, count + 1):
                 answer(raft, high_watermark=high_watermark)
@@ -342,9 +342,9 @@ def test_only_the_newest_snapshot_of_an_oversized_log_is_kept(count: int, max_by
             await snapshotting.clean()
             kept = [each for each in written if each is not None][-stays:]
             assert raft.quorum.log.snapshots == kept
-            names = list(lab.shell.world.disk.list(DIRECTORY))
+            names = list(harness.shell.world.disk.list(DIRECTORY))
             found = [f"{DIRECTORY}/{name}" for name in names if name.endswith(".checkpoint")]
             assert found == [path_of(each) for each in kept]
             assert raft.quorum.log.start_offset == (kept[0].end_offset if len(kept) < count else 0)
 
-        lab.run(program())
+        harness.run(program())

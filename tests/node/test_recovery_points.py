@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from kraftsim.core.partitions.following import CutTo
+from kraftsim.core.partitions.following import TruncateTo
 from kraftsim.events.nodes import LogCleaned
 from kraftsim.node.broker.log_directory import LogDirectory
 from protocol.disk.file_names import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
@@ -48,7 +48,7 @@ def test_truncation_lowers_the_recovery_point() -> None:
         hosted = partitions.find(*T)
         assert hosted is not None
         fetcher = partitions._replication._place[T]
-        cluster.simulation.run_until(cluster.simulation.spawn(follower, fetcher.cut(hosted, CutTo(5))), 10)
+        cluster.simulation.run_until(cluster.simulation.spawn(follower, fetcher.truncate(hosted, TruncateTo(5))), 10)
         assert said(cluster, RECOVERY_POINTS, follower)[T] == 5
         cluster.simulation.run_for(3)
         assert hosted.log.log_end_offset == said(cluster, RECOVERY_POINTS, follower)[T] == 20
@@ -56,7 +56,9 @@ def test_truncation_lowers_the_recovery_point() -> None:
 
 def leading(cluster: Cluster) -> str:
     """Return the broker that leads the partition."""
-    return next(name for name, broker in cluster.brokers.items() if (hosted := broker.partitions.find(*T)) and hosted.replica.reign is not None)
+    return next(
+        name for name, broker in cluster.brokers.items() if (hosted := broker.partitions.find(*T)) and hosted.replica.leader_state is not None
+    )
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -111,7 +113,7 @@ def test_broker_killed_during_cleaning_keeps_the_remaining_records(at: int, beco
             await client.ask(IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=policy)]))
 
         seen = 0
-        platter = cluster.simulation.host("broker-1").platter
+        durable = cluster.simulation.host("broker-1").durable
 
         def watch(operation: str, kind: object, moment: str) -> None:
             nonlocal seen
@@ -121,9 +123,9 @@ def test_broker_killed_during_cleaning_keeps_the_remaining_records(at: int, beco
 
         cluster.run(create)
         cluster.run(writing("t", range(60)))
-        platter.watch = watch
+        durable.watch = watch
         cluster.simulation.run_for(2)
-        platter.watch = None
+        durable.watch = None
         if cluster.brokers:
             if becomes_uncompacted:
                 cluster.run(alter)
@@ -154,7 +156,7 @@ def test_directory_checkpoint_writes_the_latest_recovery_points(make_world: Make
         assert (again.recovery_point(T), again.recovery_point(("u", 1)), again.uncleaned_from(T)) == (10, 7, 10)
         await again.store_cleaned_until(T, 40)
         assert again.uncleaned_from(T) == 40
-        await again.begin_anew(T)
+        await again.forget_checkpoints(T)
         assert T not in parse_offset_checkpoint(home.world.disk.read(CLEANER_OFFSETS), CLEANER_OFFSETS)
         assert (again.recovery_point(T), again.cleaned_until(T)) == (0, None)
 

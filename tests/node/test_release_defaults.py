@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.core.metadata.config_releases import LINES, config_tables
-from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_consumers
+from kraftsim.node.broker.groups.group_configuration import group_settings, may_serve_consumers
 from kraftsim.node.config import NodeConfig, declared_keys
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.config_values import DEFAULTS_BY_RELEASE

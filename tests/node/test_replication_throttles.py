@@ -50,7 +50,7 @@ def replicated_in_seconds(cluster: Cluster, leader: str) -> float:
 
     def is_in_sync() -> bool:
         hosted = cluster.brokers[leader].partitions.find("t", 0)
-        return hosted is not None and hosted.replica.reign is not None and len(hosted.replica.reign.in_sync) == 2
+        return hosted is not None and hosted.replica.leader_state is not None and len(hosted.replica.leader_state.in_sync) == 2
 
     cluster.simulation.run_until(is_in_sync, limit_s=120)
     return (cluster.simulation.loop.now_ns - began) / 1e9

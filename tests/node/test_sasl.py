@@ -110,7 +110,7 @@ def test_own_client_reconnects_before_its_session_expires():
             seen = [connection.is_open]
             await asyncio.sleep(4.5)
             seen.append(connection.is_open)
-            with pytest.raises(Disconnected, match="is over"):
+            with pytest.raises(Disconnected, match="is about to expire"):
                 await connection.request(MetadataRequest(topics=[]))
             return seen
 

@@ -29,7 +29,7 @@ from protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.node.brokers import CONTROLLER_HOST, Client, batch, running_cluster
-from tests.node.zookeeper_mode_lab import SESSION_MS, zookeeper_harness
+from tests.node.zookeeper_mode_harness import SESSION_MS, zookeeper_harness
 
 KEY, VALUE, OTHER = "max.message.bytes", "60", "61"
 TOPIC = "t"
@@ -142,23 +142,23 @@ def in_kraft() -> Iterator[Brokers]:
 
 @contextmanager
 def in_zookeeper_mode(release_name: str) -> Iterator[Brokers]:
-    with zookeeper_harness(3, release_name=release_name) as lab:
+    with zookeeper_harness(3, release_name=release_name) as harness:
 
         def rest(seconds: float) -> None:
-            lab.simulation.run_until(asyncio.sleep(seconds), limit_s=seconds + 1)
+            harness.simulation.run_until(asyncio.sleep(seconds), limit_s=seconds + 1)
 
         def fail_over() -> None:
-            former = lab.leader
+            former = harness.leader
             assert former is not None
-            lab.kill(former)
-            lab.until(lambda: lab.leader not in (None, former))
-            lab.restart(former)
+            harness.kill(former)
+            harness.until(lambda: harness.leader not in (None, former))
+            harness.restart(former)
 
         def restart(name: str) -> None:
             rest(2 * SESSION_MS / 1000)  # until the znode of the former incarnation is gone
-            lab.restart(name)
+            harness.restart(name)
 
-        yield Brokers(lab.run, lab.brokers, rest, lab.kill, restart, fail_over, lambda: lab.leader or "")
+        yield Brokers(harness.run, harness.brokers, rest, harness.kill, restart, fail_over, lambda: harness.leader or "")
 
 
 @pytest.fixture(params=MODES)

@@ -29,7 +29,7 @@ BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 TOPIC_RESOURCE, SET = 2, 0
 
 
-async def patiently(ask: Callable[[], Awaitable[Any]], *may_pass: ErrorCode) -> Any:
+async def with_retries(ask: Callable[[], Awaitable[Any]], *may_pass: ErrorCode) -> Any:
     """Retry while the error is one of the transient ones."""
     while ErrorCode((answer := await ask()).error_code) in (*NOT_READY, *may_pass):
         await asyncio.sleep(0.05)
@@ -47,7 +47,7 @@ class Producer:
     async def init(self, *may_pass: ErrorCode, timeout_ms: int = 60_000) -> int:
         """Request the next epoch, and return the error."""
         request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=timeout_ms)
-        answer = await patiently(lambda: self.client.ask(request, 4), *may_pass)
+        answer = await with_retries(lambda: self.client.ask(request, 4), *may_pass)
         if not answer.error_code:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return int(answer.error_code)
@@ -66,7 +66,7 @@ class Producer:
             answer.error_code = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
             return answer
 
-        return int((await patiently(ask, BUSY)).error_code)
+        return int((await with_retries(ask, BUSY)).error_code)
 
     async def end(self, *, commits: bool) -> int:
         """Commit or abort, and return the error."""
@@ -79,7 +79,7 @@ class Producer:
         async def ask() -> Any:
             return (await self.client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states[0]
 
-        found = await patiently(ask)
+        found = await with_retries(ask)
         assert found.error_code == 0, ErrorCode(found.error_code)
         return found.transaction_state, found.producer_id, found.producer_epoch
 
@@ -91,7 +91,7 @@ class Producer:
 
 async def coordinator_of(client: Client) -> int:
     """Retry until there is one."""
-    return int((await patiently(lambda: client.ask(FindCoordinatorRequest(key=ID, key_type=TRANSACTION), 3))).node_id)
+    return int((await with_retries(lambda: client.ask(FindCoordinatorRequest(key=ID, key_type=TRANSACTION), 3))).node_id)
 
 
 def found(cluster: Cluster, broker: str = "broker-1") -> str:
@@ -207,7 +207,7 @@ def test_expired_id_stays_expired_after_a_restart():
             async def ask() -> Any:
                 return (await client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states[0]
 
-            return int((await patiently(ask)).error_code)
+            return int((await with_retries(ask)).error_code)
 
         assert cluster.run(look) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 

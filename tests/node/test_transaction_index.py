@@ -222,7 +222,7 @@ def test_follower_has_the_leaders_state_at_the_same_offset(make_world: MakeWorld
         epochs=LeaderEpochs(),
         producer_state=follower.state,
         rules=AppendRules(),
-        note=emitted.append,
+        emit=emitted.append,
     )
     hosted = HostedPartition(bytes(16), follower.log, replica, SETTINGS, follower.snapshots, LogDirectory("/", world, bytes(16)))
     for first, end in ((0, 17), (17, 18), (18, 44), (44, 62)):

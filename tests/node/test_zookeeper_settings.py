@@ -49,9 +49,9 @@ def test_node_with_process_roles_is_not_in_zookeeper_mode() -> None:
     [
         ({**BROKER, "zookeeper.connect": ""}, "process.roles is required, or zookeeper.connect"),
         ({**BROKER, "zookeeper.connect": "one:port"}, "zookeeper.connect: 'one:port:2181' is not of the form host:port"),
-        ({**BROKER, "zookeeper.connect": "one/a//b"}, "is no path of a znode"),
+        ({**BROKER, "zookeeper.connect": "one/a//b"}, "is not a znode path"),
         ({**BROKER, "node.id": "4"}, "node.id: 4 is not the same as broker.id, 3"),
-        ({**BROKER, "broker.id": "-1"}, "broker.id: a broker id must be given"),
+        ({**BROKER, "broker.id": "-1"}, "broker.id: is required"),
         ({**BROKER, "controller.listener.names": "CONTROLLER"}, "controller.listener.names must be empty"),
         ({**BROKER, "inter.broker.protocol.version": "2.9"}, "inter.broker.protocol.version: version 2.9 is not a valid version"),
         ({**BROKER, "control.plane.listener.name": "OTHER"}, "control.plane.listener.name: OTHER is not in listeners"),

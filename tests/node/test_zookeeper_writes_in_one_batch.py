@@ -12,7 +12,7 @@ from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
-from kraftsim.node.zookeeper_mode.entity_requests import Scribe
+from kraftsim.node.zookeeper_mode.entity_requests import EntityRequestHandler
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -23,7 +23,7 @@ from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfig
 from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.zookeeper.op_codes import ZookeeperError
 from tests.node.brokers import BROKER_PORT, Client
-from tests.node.zookeeper_mode_lab import Lab, zookeeper_harness
+from tests.node.zookeeper_mode_harness import Harness, zookeeper_harness
 
 TOPIC = "t"
 REQUESTS = {
@@ -37,13 +37,13 @@ REQUESTS = {
 ROUNDS = 8
 
 
-def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
+def together(harness: Harness, names: tuple[str, ...]) -> list[Any]:
     """Send each request over its own connection, all at the same time."""
 
     async def asked() -> list[Any]:
         connections = []
         for _ in names:
-            connection = PeerConnection(lab.leader or "", BROKER_PORT, client_id="test")
+            connection = PeerConnection(harness.leader or "", BROKER_PORT, client_id="test")
             await connection.connect()
             connections.append(connection)
         try:
@@ -54,7 +54,7 @@ def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
             for connection in connections:
                 connection.close()
 
-    simulation = lab.simulation
+    simulation = harness.simulation
     answers = simulation.run_until(simulation.spawn("client", asked()), limit_s=60)
     assert simulation.troubles == []
     return list(answers)  # type: ignore[call-overload]
@@ -62,11 +62,11 @@ def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
 
 def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:
     """Another client has written the znode, and the session expires before the controller has read it: its pending decision is rejected."""
-    with zookeeper_harness(1) as lab:
-        together(lab, ("create",))
-        reign = lab.controller_of(lab.leader or "").reign
-        assert reign is not None
-        ledger: Any = reign.ledger
+    with zookeeper_harness(1) as harness:
+        together(harness, ("create",))
+        context = harness.controller_of(harness.leader or "").context
+        assert context is not None
+        metadata_writer: Any = context.metadata_writer
 
         async def refused(*_: Any) -> None:
             raise ZookeeperRefused(ZookeeperError.BAD_VERSION, f"/brokers/topics/{TOPIC}")
@@ -75,11 +75,11 @@ def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:
             await asyncio.sleep(1)
             raise ZookeeperRefused(ZookeeperError.SESSION_EXPIRED, path)
 
-        ledger._carry, ledger.reload = refused, over
-        (answer,) = together(lab, ("grow",))
+        metadata_writer._carry, metadata_writer.reload = refused, over
+        (answer,) = together(harness, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NOT_CONTROLLER]
-        lab.until(lambda: lab.leader is not None)
-        (answer,) = together(lab, ("grow",))
+        harness.until(lambda: harness.leader is not None)
+        (answer,) = together(harness, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
 
 
@@ -87,12 +87,12 @@ def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:
 def test_concurrent_topic_creation_and_deletion_keeps_the_controller(
     order: tuple[str, ...],
 ) -> None:
-    with zookeeper_harness(1) as lab:
+    with zookeeper_harness(1) as harness:
         for _ in range(ROUNDS):
-            together(lab, order * 3)
-        assert lab.emitted(ZookeeperControllerResigned) == []
-        (deleted,) = together(lab, ("delete",))
-        (made,) = together(lab, ("create",))
+            together(harness, order * 3)
+        assert harness.emitted(ZookeeperControllerResigned) == []
+        (deleted,) = together(harness, ("delete",))
+        (made,) = together(harness, ("create",))
         assert deleted.responses[0].error_code in (
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -109,19 +109,19 @@ def test_unexpected_failure_affects_only_its_request(api: str, monkeypatch: pyte
 
     update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1)
     resource = AlterConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC, configs=[])
-    with zookeeper_harness(1) as lab:
-        together(lab, ("create",))
+    with zookeeper_harness(1) as harness:
+        together(harness, ("create",))
         with monkeypatch.context() as patched:
             patched.setattr(ControlRequests, "_update", fail)
-            patched.setattr(Scribe, "_read", fail)
+            patched.setattr(EntityRequestHandler, "_read", fail)
             if api == "UpdateMetadata":
-                answer = lab.run(lambda client: client.ask(update))
+                answer = harness.run(lambda client: client.ask(update))
                 assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             else:
-                answer = lab.run(lambda client: client.ask(AlterConfigsRequest(resources=[resource])))
+                answer = harness.run(lambda client: client.ask(AlterConfigsRequest(resources=[resource])))
                 assert [row.error_code for row in answer.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert lab.emitted(NodeFailed) == []
-        (answer,) = together(lab, ("grow",))
+        assert harness.emitted(NodeFailed) == []
+        (answer,) = together(harness, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
 
 
@@ -139,9 +139,9 @@ def test_unreadable_configs_in_zookeeper_affect_only_their_request(
         raise ZookeeperRefused(refusal, "/config/topics/t")
 
     asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC)])
-    with zookeeper_harness(1) as lab:
-        together(lab, ("create",))
+    with zookeeper_harness(1) as harness:
+        together(harness, ("create",))
         monkeypatch.setattr(ConfigWatch, "reread_topics", refuse)
-        answer = lab.run(lambda client: client.ask(asked))
+        answer = harness.run(lambda client: client.ask(asked))
         assert [row.error_code for row in answer.results] == [error]
-        assert lab.emitted(NodeFailed) == []
+        assert harness.emitted(NodeFailed) == []

@@ -10,11 +10,11 @@ import pytest
 
 from kraftsim import __version__
 
-HOUSE = Path(__file__).parents[2]
-PROJECT = tomllib.loads((HOUSE / "pyproject.toml").read_text())
+PROJECT_ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
 KINDS = [each["directory"] for each in PROJECT["tool"]["towncrier"]["type"]]
 APART = {"README.md", "template.md"}
-FRAGMENTS = sorted(file for file in (HOUSE / "changelog.d").iterdir() if file.name not in APART)
+FRAGMENTS = sorted(file for file in (PROJECT_ROOT / "changelog.d").iterdir() if file.name not in APART)
 WORDS_MAX = 80
 
 
@@ -28,7 +28,7 @@ def draft(directory: Path) -> str:
 
 
 def test_the_newest_changelog_entry_is_that_of_the_version():
-    text = (HOUSE / "CHANGELOG.md").read_text()
+    text = (PROJECT_ROOT / "CHANGELOG.md").read_text()
     versions = re.findall(r"^## (\S+) - 20\d\d-[01]\d-[0-3]\d$", text, flags=re.M)
     assert versions and versions[0] == __version__
 
@@ -42,7 +42,7 @@ def test_a_fragment_has_a_known_kind_and_few_words(file: Path):
 def test_towncrier_collects_every_fragment(tmp_path: Path):
     (tmp_path / "changelog.d").mkdir()
     for name in ("pyproject.toml", "CHANGELOG.md", "changelog.d/template.md"):
-        (tmp_path / name).write_text((HOUSE / name).read_text())
+        (tmp_path / name).write_text((PROJECT_ROOT / name).read_text())
     for kind in KINDS:
         (tmp_path / "changelog.d" / f"one.{kind}.md").write_text(f"A sentence about what is {kind}.\n")
     shown = draft(tmp_path)

@@ -9,16 +9,16 @@ import pytest
 
 from kraftsim.cluster.ports import free_port_range
 
-HOUSE = Path(__file__).parents[2]
-EXAMPLES = HOUSE / "examples"
+PROJECT_ROOT = Path(__file__).parents[2]
+EXAMPLES = PROJECT_ROOT / "examples"
 
 
 def run(*command: str) -> str:
     """Run a Python program from the root of the source tree and return what it prints."""
     done = subprocess.run(
         [sys.executable, *command],
-        cwd=HOUSE,
-        env={**os.environ, "PYTHONPATH": str(HOUSE)},
+        cwd=PROJECT_ROOT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cli.source_tree import KINDS, MODULES
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 SOURCES = ("kraftsim", "protocol", "scenarios")
 NAMES = {
     "api": "DescribeThing",
@@ -43,10 +43,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with one new entry of each kind."""
     root = tmp_path_factory.mktemp("tree")
     for name in SOURCES:
-        shutil.copytree(HOUSE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(HOUSE / "pyproject.toml", root)
-    if (HOUSE / ".mypy_cache").is_dir():
-        shutil.copytree(HOUSE / ".mypy_cache", root / ".mypy_cache")
+        shutil.copytree(PROJECT_ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(PROJECT_ROOT / "pyproject.toml", root)
+    if (PROJECT_ROOT / ".mypy_cache").is_dir():
+        shutil.copytree(PROJECT_ROOT / ".mypy_cache", root / ".mypy_cache")
     for kind, name in NAMES.items():
         new(kind, name, "--root", str(root))
     return root
@@ -126,14 +126,14 @@ def test_a_name_with_other_characters_is_refused(tree: Path):
 
 
 def test_no_committed_file_has_template_placeholders():
-    assert not written(HOUSE)
+    assert not written(PROJECT_ROOT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_printed_advice_names_existing_tests_and_modules(kind: str):
     named = [re.match(r"[\w/.*]+", test) for test in KINDS[kind].tests]
-    assert all(each and list(HOUSE.glob(each[0])) for each in named), KINDS[kind].tests
-    folders = [HOUSE / path.rpartition("/")[0] for path in KINDS[kind].files]
+    assert all(each and list(PROJECT_ROOT.glob(each[0])) for each in named), KINDS[kind].tests
+    folders = [PROJECT_ROOT / path.rpartition("/")[0] for path in KINDS[kind].files]
     assert all(folder.is_dir() for folder in folders)
-    files = [HOUSE / f"{module.replace('.', '/')}.py" for module in MODULES.values()]
+    files = [PROJECT_ROOT / f"{module.replace('.', '/')}.py" for module in MODULES.values()]
     assert not [file for file in files if not file.is_file()]

@@ -12,13 +12,13 @@ import yaml
 from docs.generate import GENERATED, REFERENCE
 from docs.site import assemble, with_site_links
 
-HOUSE = Path(__file__).parents[2]
+PROJECT_ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=\"?(https?:)?//", re.IGNORECASE)
 
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Run `mkdocs build --strict` on a source directory."""
-    settings = (HOUSE / "mkdocs.yml").read_text()
+    settings = (PROJECT_ROOT / "mkdocs.yml").read_text()
     assert "docs_dir: build/site-src" in settings and "site_dir: build/site" in settings
     settings = settings.replace("build/site-src", str(source)).replace("site_dir: build/site", f"site_dir: {site}")
     file = source.parent / "mkdocs.yml"
@@ -51,7 +51,7 @@ def test_the_site_builds_without_a_warning(source: Path):
 def test_a_dead_link_or_anchor_fails_the_build(tmp_path: Path, link: str):
     source = tmp_path / "source"
     source.mkdir()
-    settings = yaml.safe_load((HOUSE / "mkdocs.yml").read_text())
+    settings = yaml.safe_load((PROJECT_ROOT / "mkdocs.yml").read_text())
     settings |= {"nav": None, "not_in_nav": None, "docs_dir": str(source), "site_dir": str(tmp_path / "site")}
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     for name in ("site.css", "filter.js"):

@@ -1,6 +1,6 @@
 """The API versions of an emulated release are those that its jar declares, on each kind of listener, key by key.
 
-The comparison with a running Apache Kafka is in tests/apache_kafka/test_offers.py.
+The comparison with a running Apache Kafka is in tests/apache_kafka/test_advertised_apis.py.
 """
 
 import pytest

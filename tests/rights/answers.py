@@ -108,25 +108,25 @@ def table_of(target: Target, line: str) -> Table:
         if not address:
             continue
         for principal in PRINCIPALS:
-            with Asker(target, address, principal) as asker:
+            with RetryingClient(target, address, principal) as requester:
                 rows = {}
                 offered = served(line, listener) if target.sasl_controller else advertised(target)
                 for key, (first, last) in offered.items():
                     for version in range(first, last + 1):
                         for label, body in variants(key, version, things):
-                            rows.setdefault(label, {})[version] = asker.ask(key, body, version)
+                            rows.setdefault(label, {})[version] = requester.ask(key, body, version)
             found.setdefault(listener, {})[principal] = {label: by_ranges(answers) for label, answers in sorted(rows.items())}
     return found
 
 
-class Asker:
+class RetryingClient:
     """One client that reconnects and logs in again after the node closed the connection."""
 
     def __init__(self, target: Target, address: str, user: str) -> None:
         self._target, self._address, self._user = target, address, user
         self._peer: Peer | None = None
 
-    def __enter__(self) -> "Asker":
+    def __enter__(self) -> "RetryingClient":
         return self
 
     def __exit__(self, *_: object) -> None:

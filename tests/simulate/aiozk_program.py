@@ -67,7 +67,7 @@ def main(seed: int) -> None:
         del tasks[1]
         simulation.run_until(lambda: all(task.done() for task in tasks), limit_s=300)
         assert [task.exception() for task in tasks] == [None] * (CLIENTS - 1)
-        number = servers[-1].keeper.tree.znodes["/number"].data or b""
+        number = servers[-1].znode_state.tree.znodes["/number"].data or b""
         print(PINNING.is_complete, hashlib.sha256(simulation.event_bytes()).hexdigest(), ",".join([*held, number.decode()]))
 
 

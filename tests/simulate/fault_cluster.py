@@ -9,7 +9,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, Value
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime, Trigger
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.node.clients import InitProducerIdClient
@@ -87,20 +87,20 @@ class FaultCluster:
 
     def inject(
         self, kind: str, target: str, params: Mapping[str, Value], trigger: Trigger | None = None, *, seconds: float = FAULT_SECONDS
-    ) -> Strike:
+    ) -> Injection:
         """Inject a fault for a duration while a client requests producer ids, and heal."""
         cluster = arm(Fault(kind=kind, target=target, trigger=trigger or AtTime(at_ms=self.now_ms + 1), params=dict(params)), self.simulation)
         host = self.simulation.add_host(f"asker-{self.now_ms}")
         client = InitProducerIdClient(self.simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=host.name, retry_backoff_ms=20)
-        asking = self.simulation.spawn(host, client.ask(IDS))
+        broker_client = self.simulation.spawn(host, client.ask(IDS))
         self.simulation.run_for(seconds)
         cluster.end()
         for each in self.cluster.hosts.values():
             if not each.is_alive:
                 self.simulation.restart(each)
         self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=30)
-        self.simulation.run_until(asking, limit_s=60)
-        assert len(set(asking.result())) == IDS, "every request is answered, and no id is allocated twice"
+        self.simulation.run_until(broker_client, limit_s=60)
+        assert len(set(broker_client.result())) == IDS, "every request is answered, and no id is allocated twice"
         self.simulation.run_for(1)
         self._require_nothing_left()
         return cluster
@@ -108,10 +108,10 @@ class FaultCluster:
     def _require_nothing_left(self) -> None:
         assert (self.simulation.violations, self.simulation.troubles, self.cluster.failures) == ([], [], [])
         for host in self.cluster.hosts.values():
-            faults = host.platter.faults
+            faults = host.durable.faults
             ailments = (faults.slow, faults.tails, faults.full, faults.refusals, faults.stuck, faults.lies, faults.bad_ranges, host.on_wait)
             assert not any(ailments) and host.step_ns == 0 and host.process.pause_count == 0, host.name
-            assert not any(inode.damages for inode in host.platter.names.values()), host.name
+            assert not any(inode.damages for inode in host.durable.names.values()), host.name
 
     def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         self.emitted.append((node, incarnation, event))

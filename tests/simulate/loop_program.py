@@ -18,18 +18,18 @@ async def node(sim, host):
     """Append input to a log, flush, answer; iterate over sets of tasks on purpose."""
     world = sim.world_of(host)
     log = world.disk.open("t-0/0.log")
-    world.note(NodeStarted(role="broker", node_id=log.size_bytes, release="3.9", cluster_id="c"))
+    world.emit(NodeStarted(role="broker", node_id=log.size_bytes, release="3.9", cluster_id="c"))
 
     async def serve(reader, writer):
         try:
             while line := await reader.readline():
                 log.append([line])
-                await world.breathe("append")
+                await world.yield_point("append")
                 await log.flush()
                 writer.write(line.upper())
                 await writer.drain()
         except OSError as error:
-            world.note(NodeFailed(reason=type(error).__name__))
+            world.emit(NodeFailed(reason=type(error).__name__))
         writer.close()
 
     async def nap(seconds):
@@ -37,27 +37,27 @@ async def node(sim, host):
         return seconds
 
     server = await asyncio.start_server(serve, host.name, PORT)
-    world.note(NodeReady())
+    world.emit(NodeReady())
     while True:
         done, _ = await asyncio.wait([asyncio.ensure_future(nap(world.random("nap").choice((1, 1, 2)))) for _ in range(9)])
-        world.note(NodeStopped(reason=f"{[task.result() for task in done]} {len(server.sockets)}"))
+        world.emit(NodeStopped(reason=f"{[task.result() for task in done]} {len(server.sockets)}"))
 
 
 async def client(sim, world, number):
     for i in range(40):
         target = NODES[world.random("choice").randrange(len(NODES))]
         key = f"{number}-{i}"
-        world.note(RecordSent(client_id=world.node, topic=target, partition=0, record_key=key))
+        world.emit(RecordSent(client_id=world.node, topic=target, partition=0, record_key=key))
         try:
             async with asyncio.timeout(5):
                 reader, writer = await asyncio.open_connection(target, PORT)
                 writer.write(f"{key}\n".encode() * (1 + i * 7))
                 for _ in range(1 + i * 7):
                     await reader.readexactly(len(key) + 1)
-            world.note(RecordAcknowledged(client_id=world.node, topic=target, partition=0, record_key=key, offset=0))
+            world.emit(RecordAcknowledged(client_id=world.node, topic=target, partition=0, record_key=key, offset=0))
             writer.close()
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            world.note(RecordFailed(client_id=world.node, topic=target, partition=0, record_key=key, error_code=0, reason=repr(error)))
+            world.emit(RecordFailed(client_id=world.node, topic=target, partition=0, record_key=key, error_code=0, reason=repr(error)))
         await asyncio.sleep(world.random("pause").random())
 
 

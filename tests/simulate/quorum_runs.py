@@ -27,13 +27,13 @@ KINDS = ("kill", "kill", "power", "power", "cut", "pause")
 
 
 class QuorumRun:
-    """One run: `play` returns when every node is up again and they agree."""
+    """One run: `run` returns when every node is up again and they agree."""
 
     def __init__(
         self, simulation: Simulation, seed: int, *, controllers: int = 3, first_voters: int = 0, settings: dict[str, str] | None = None
     ) -> None:
         self.simulation = simulation
-        self.chance = Random(seed)
+        self.rng = Random(seed)
         spec = ClusterSpec(controllers=controllers, brokers=1, first_voters=first_voters, seed=seed, settings={**SETTINGS, **(settings or {})})
         self.cluster = SimulatedCluster(spec, simulation)
         self.names = spec.controller_names
@@ -65,7 +65,7 @@ class QuorumRun:
         """Return the events of a kind, of those that are kept."""
         return [event for event in self._events if isinstance(event, kind)]
 
-    def play(self, *, seconds: float = 20.0, ids: int = 12_000) -> None:
+    def run(self, *, seconds: float = 20.0, ids: int = 12_000) -> None:
         """Run the cluster under faults for a while, heal, and check that it settles."""
         simulation, cluster = self.simulation, self.cluster
         cluster.start()
@@ -137,13 +137,13 @@ class QuorumRun:
 
     def know_the_same(self) -> bool:
         """Return whether all controllers have the same state, whether they led, followed, or loaded a snapshot."""
-        states = [self.controller(name).ledger.state for name in self.names]
+        states = [self.controller(name).metadata_writer.state for name in self.names]
         summaries = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
         return summaries[0][0] == self.blocks[-1].next_producer_id and all(each == summaries[0] for each in summaries[1:])
 
     def log_of(self, name: str) -> list[bytes]:
         """Return the batches of a controller's log, as they are on its disk."""
-        names = self.cluster.hosts[name].platter.names
+        names = self.cluster.hosts[name].durable.names
         found = []
         for path in sorted(path for path in names if path.startswith("__cluster_metadata-0/") and path.endswith(".log")):
             data = bytes(names[path].cache)
@@ -176,8 +176,8 @@ class QuorumRun:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while loop.time() < end:
-            await asyncio.sleep(self.chance.uniform(0.05, 3.0))
-            await self._inject(self.chance.choice(KINDS), self.chance.choice(self.names))
+            await asyncio.sleep(self.rng.uniform(0.05, 3.0))
+            await self._inject(self.rng.choice(KINDS), self.rng.choice(self.names))
         self.heal_all()
         for name in self.names:
             if not self.cluster.hosts[name].is_alive:
@@ -191,21 +191,21 @@ class QuorumRun:
         match kind:
             case "kill" | "power":
                 simulation.kill(name, power_loss=kind == "power")
-                if self.chance.random() < 0.7:
-                    await asyncio.sleep(self.chance.uniform(0.01, 3.0))
+                if self.rng.random() < 0.7:
+                    await asyncio.sleep(self.rng.uniform(0.01, 3.0))
                     simulation.restart(name)
             case "cut":
-                other = self.chance.choice([each for each in self.names if each != name])
+                other = self.rng.choice([each for each in self.names if each != name])
                 self.partitions.append((name, other))
                 simulation.network.block(name, other, _shrug)
-                if self.chance.random() < 0.5:
+                if self.rng.random() < 0.5:
                     simulation.network.block(other, name, _shrug)
                     self.partitions.append((other, name))
-                await asyncio.sleep(self.chance.uniform(0.5, 5.0))
+                await asyncio.sleep(self.rng.uniform(0.5, 5.0))
                 self.heal_all()
             case _:
                 simulation.pause(name)
-                await asyncio.sleep(self.chance.uniform(0.1, 5.0))
+                await asyncio.sleep(self.rng.uniform(0.1, 5.0))
                 simulation.resume(name)
 
     def _heal(self, one: str, other: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kraftsim.campaign.errand import Terms
+from kraftsim.campaign.campaign_job import Terms
 from kraftsim.campaign.identity import check_identity
 from kraftsim.campaign.sweep import Progress, campaign, sweep
 from kraftsim.cli.campaign_progress import deadline, faults, line
@@ -18,7 +18,7 @@ from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
+from kraftsim.explore.run import run_request
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, OnState
 from kraftsim.world.simulated import Simulation
@@ -27,7 +27,7 @@ NAME = "producer_ids_survive_failover"
 CHEAP = "every_line_exactly_once"
 BUG = "KAFKA-10533"
 DIES = """
-import os, kraftsim.campaign.errand as errand
+import os, kraftsim.campaign.campaign_job as errand
 play = errand.carry_out
 errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 """
@@ -55,7 +55,7 @@ def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path):
     found = together.found[0]
     assert (found.violations, found.events_sha256) == (alone.found[0].violations, alone.found[0].events_sha256)
     assert found.out == str(tmp_path / f"{NAME}-{found.seed}")
-    again = play_request(read_replay(Path(found.out)).request())
+    again = run_request(read_replay(Path(found.out)).request())
     assert (again.invariants_violated, again.events_sha256) == (found.invariants_violated, found.events_sha256)
 
 
@@ -64,7 +64,7 @@ def test_fault_kind_that_never_takes_effect_fails_the_campaign(monkeypatch):
     idle = Fault(kind="slow-link", target="broker-1>broker-2", trigger=AtTime(at_ms=1))
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 20)
     done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--jobs", "1"], standalone_mode=False)
-    assert "fault slow-link never bit" in done.output
+    assert "fault slow-link was never effective" in done.output
     assert done.return_value == 2
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 19)
     few = campaign((CHEAP,), seeds=[1], jobs=1)
@@ -78,7 +78,7 @@ def test_campaign_resumes_where_its_journal_ends(tmp_path):
     journal.write_bytes(journal.read_bytes() + b'{"result":')
     seen: list[tuple[int, int]] = []
     both = campaign((CHEAP,), seeds=range(1, 4), jobs=1, journal=journal, report=lambda progress: seen.append((progress.seeds, progress.resumed)))
-    assert (first.sweeps[0].seeds_played, both.sweeps[0].seeds_played) == (2, 3)
+    assert (first.sweeps[0].seeds_run, both.sweeps[0].seeds_run) == (2, 3)
     assert seen[-1] == (3, 2)
     assert len(journal.read_bytes().splitlines()) == 4
     with pytest.raises(ValueError, match="another release, other bugs"):
@@ -89,7 +89,7 @@ def test_scenarios_share_a_campaign_and_a_budget_ends_it():
     """Seed by seed, so that each scenario has had about as many runs when the time is up."""
     left = iter([False, False, False, True])
     result = campaign((CHEAP, NAME), seeds=range(1, 100), jobs=1, is_over=lambda: next(left))
-    assert [(each.scenario, each.seeds_played) for each in result.sweeps] == [(CHEAP, 2), (NAME, 1)]
+    assert [(each.scenario, each.seeds_run) for each in result.sweeps] == [(CHEAP, 2), (NAME, 1)]
     assert deadline(0.0)() and not deadline(None)() and not deadline(60.0)()
 
 
@@ -99,8 +99,8 @@ def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
     done = kraftsim_with(DIES, tmp_path, *words)
     assert done.returncode == 1, done.stdout + done.stderr
     (found,) = json.loads((tmp_path / "found.json").read_text())["sweeps"]
-    assert (found["seeds_played"], found["clean"]) == (4, 3)
-    assert [(run["seed"], run["trouble"]) for run in found["found"]] == [(2, "the process that played it died (exit code 9)")]
+    assert (found["seeds_run"], found["clean"]) == (4, 3)
+    assert [(run["seed"], run["trouble"]) for run in found["found"]] == [(2, "its worker process died (exit code 9)")]
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +111,13 @@ def compared():
 
 def test_same_seed_gives_the_same_bytes_in_four_processes(compared):
     """Two hash seeds, in ascending and descending order of seeds."""
-    assert (compared.seeds, compared.plays, compared.differing) == (2, 8, ())
+    assert (compared.seeds, compared.runs, compared.differing) == (2, 8, ())
 
 
 def test_compared_runs_may_have_a_smaller_workload(compared):
     """A workload parameter is set in all processes alike; an unknown one is reported."""
     less = check_identity((CHEAP,), seeds=range(1, 3), terms=Terms(workload={"lines": 20}))
-    assert (less.plays, less.differing) == (8, ())
+    assert (less.runs, less.differing) == (8, ())
     assert less.events < compared.events
     words = ["sweep", CHEAP, "--seeds", "1", "--check-identity", "--work", "no_such_knob=1"]
     assert CliRunner().invoke(kraftsim, words).exit_code == 3
@@ -174,7 +174,7 @@ def test_run_leaves_nothing_behind_in_its_process():
     """Workers run thousands of seeds: a table that retains every simulation would fill the memory."""
     trigger = OnState(states=("leader",))
     whole = (Fault(kind="pause", target="leader", trigger=AtTime(at_ms=500), params={"duration_ms": 50}), Fault(kind="slow-disk", trigger=trigger))
-    result = play_request(RunRequest(scenario=scenario(CHEAP), mode=Mode.SIM, seed=1, faults=whole))
+    result = run_request(RunRequest(scenario=scenario(CHEAP), mode=Mode.SIM, seed=1, faults=whole))
     assert result.faults["pause"][1] == 1, "\n".join(result.lines())
     gc.collect()
     assert [each for each in gc.get_objects() if isinstance(each, Simulation)] == []

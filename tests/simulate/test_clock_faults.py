@@ -58,7 +58,7 @@ def test_node_with_a_wrong_clock_keeps_every_guarantee(kind, params, target) -> 
     """Timeouts use the monotonic clock; a wrong wall clock only shows in timestamps."""
     with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
-        assert cluster.inject(kind, target, params).has_bitten
+        assert cluster.inject(kind, target, params).is_effective
         assert cluster.host(target).process.incarnation == 1
         cluster.simulation.run_for(20)
         assert abs(cluster.host(target).clock.error_ns) < 2, "back to normal up to one nanosecond of rounding"
@@ -72,7 +72,7 @@ def test_every_kind_of_the_family_has_a_row() -> None:
 def test_offset_starts_and_ends_without_a_jump(sim, by_ms):
     injection = inject(sim, "clock-offset", by_ms=by_ms)
     coming = times(sim, 8)
-    assert error_ms(sim) == by_ms and injection.has_bitten
+    assert error_ms(sim) == by_ms and injection.is_effective
     injection.end()
     going = times(sim, 8)
     assert error_ms(sim) == 0
@@ -87,7 +87,7 @@ def test_jump_affects_only_the_wall_clock_and_is_undone(sim, kind, by_ms):
     clock = sim.world_of("a").clock
     before = clock.wall_ms()
     injection = inject(sim, kind, by_ms=abs(by_ms))
-    assert clock.wall_ms() - before == by_ms and injection.has_bitten
+    assert clock.wall_ms() - before == by_ms and injection.is_effective
     assert sim.world_of("b").clock.wall_ms() == before
     assert times(sim, 1)[-1] == (1000, 1000, 1000)
     injection.end()
@@ -98,8 +98,8 @@ def test_frozen_clock_does_not_advance_until_healed(sim):
     clock = sim.world_of("a").clock
     injection = inject(sim, "clock-frozen")
     first = clock.wall_ms()
-    assert not injection.has_bitten, "no wrong time was read yet"
-    assert {wall for _, wall, _ in times(sim, 2)} == {0} and injection.has_bitten
+    assert not injection.is_effective, "no wrong time was read yet"
+    assert {wall for _, wall, _ in times(sim, 2)} == {0} and injection.is_effective
     injection.end()
     assert clock.wall_ms() - first == 2000
 
@@ -114,7 +114,7 @@ def test_drift_affects_both_clocks_and_their_timers(sim):
         return sim.now_ns - before
 
     assert sim.run_until(sim.spawn("a", wait())) == 500_000_000
-    assert times(sim, 2)[-1] == (2000, 4000, 4000) and injection.has_bitten
+    assert times(sim, 2)[-1] == (2000, 4000, 4000) and injection.is_effective
     injection.end()
     assert error_ms(sim) == 2500
     back = times(sim, 10)
@@ -143,4 +143,4 @@ def test_clock_fault_without_a_reader_has_no_effect(sim):
     injection = inject(sim, "clock-jump-forward")
     sim.run_for(1)
     sim.world_of("b").clock.wall_ms()
-    assert injection.has_fired and not injection.has_bitten
+    assert injection.has_fired and not injection.is_effective

@@ -11,7 +11,7 @@ from kraftsim.campaign.comparison import compare, rows_by_spark, rows_of, write_
 from kraftsim.cli.compare import compare as verb
 from kraftsim.cluster.comparison.outcome import LogCount, count_logs, longest_silence_ms
 from kraftsim.cluster.comparison.plan import Mishap, MishapKind, Plan
-from kraftsim.cluster.comparison.play import plan_of, play
+from kraftsim.cluster.comparison.run import plan_of, run
 from kraftsim.cluster.comparison.systems import SYSTEMS, System, system_named
 
 QUIET = Plan(seed=1, mishaps=(), records_each=20)
@@ -52,7 +52,7 @@ def test_pause_is_measured_from_the_kill_to_the_next_acknowledgement():
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_without_faults_every_design_writes_every_record_once(system: System):
-    found = play(system, QUIET)
+    found = run(system, QUIET)
     assert (found.doubled, found.lost, found.missing, found.disordered, found.refusals, found.trouble) == (0, 0, 0, 0, 0, None)
     assert found.records == 60 and found.ids_used == 3
 
@@ -65,19 +65,19 @@ def test_without_faults_every_design_writes_every_record_once(system: System):
     ],
 )
 def test_zombie_duplicates_records_unless_it_is_fenced(name: str, is_fenced: bool):
-    found = play(system_named(name), ZOMBIE)
+    found = run(system_named(name), ZOMBIE)
     assert (found.doubled == 0) is is_fenced and (found.fenced > 0) is is_fenced
     assert (found.lost, found.trouble) == (0, None)
 
 
 def test_transaction_version_2_saves_requests_against_version_1_and_3_9():
-    requests = [play(system_named(f"kafka-transactions-{name}"), QUIET).requests for name in ("3.9", "1", "2")]
+    requests = [run(system_named(f"kafka-transactions-{name}"), QUIET).requests for name in ("3.9", "1", "2")]
     assert abs(requests[0] - requests[1]) <= 6 and requests[2] < requests[1] - 6
 
 
 def test_same_seed_gives_the_same_outcome():
     for name in ("kafka-since-2.5", "lease-pid"):
-        assert play(system_named(name), plan_of(3)) == play(system_named(name), plan_of(3))
+        assert run(system_named(name), plan_of(3)) == run(system_named(name), plan_of(3))
     assert plan_of(3) == plan_of(3) != plan_of(4)
 
 
@@ -87,7 +87,7 @@ def test_one_command_writes_the_report(tmp_path: Path):
     assert "kraftsim compare --seeds 1 --first-seed 1 --system=lease-pid" in (tmp_path / "comparison.md").read_text()
     html = (tmp_path / "comparison.html").read_text()
     assert (tmp_path / "comparison.svg").read_text().count("<svg") == 5
-    assert html.count("<svg") == 6 and "lease_pid, in the reading that keeps its promises" in html
+    assert html.count("<svg") == 6 and "lease_pid, strict interpretation" in html
 
 
 @pytest.mark.spark

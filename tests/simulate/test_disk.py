@@ -178,7 +178,7 @@ def test_replace_leaves_the_old_or_the_new_file_at_any_time():
 
 def test_failed_flush_discards_dirty_data(sim):
     """A second flush succeeds and makes nothing durable (fsyncgate)."""
-    faults = sim.host("a").platter.faults
+    faults = sim.host("a").durable.faults
     effects = []
 
     async def write():
@@ -186,7 +186,7 @@ def test_failed_flush_discards_dirty_data(sim):
         file.append([b"0123456789"])
         await file.flush()
         await disk_of(sim).flush_directory("t-0")
-        faults.refusals.append(FlushRefusal(bite=effects.append))
+        faults.refusals.append(FlushRefusal(record_effect=effects.append))
         file.append([b"doomed"])
         with pytest.raises(OSError) as refused:
             await file.flush()
@@ -203,18 +203,18 @@ def test_failed_flush_discards_dirty_data(sim):
 
 def test_full_disk_writes_a_part_and_fails(sim):
     file = disk_of(sim).open(LOG)
-    full = Full(bite=lambda effect: None)
-    sim.host("a").platter.faults.full.append(full)
+    full = Full(record_effect=lambda effect: None)
+    sim.host("a").durable.faults.full.append(full)
     with pytest.raises(OSError) as refused:
         file.append([b"0123456789"])
     assert refused.value.errno == errno.ENOSPC
     assert b"0123456789".startswith(file.read(0, 100))
-    sim.host("a").platter.faults.full.remove(full)
+    sim.host("a").durable.faults.full.remove(full)
     assert file.append([b"x"]) == file.size_bytes - 1
 
 
 def test_slow_disk_is_slow(sim):
-    sim.host("a").platter.faults.slow.append(Slowness(factor=100, bite=lambda effect: None))
+    sim.host("a").durable.faults.slow.append(Slowness(factor=100, record_effect=lambda effect: None))
     run(sim, disk_of(sim).open(LOG).flush())
     assert sim.now_ns >= 50_000_000
 
@@ -230,13 +230,13 @@ def test_cancelled_flush_still_happens(sim):
         await asyncio.sleep(1)
 
     run(sim, write())
-    assert sim.host("a").platter.unflushed_bytes == 0
+    assert sim.host("a").durable.unflushed_bytes == 0
 
 
 def test_two_flushes_of_one_file_cover_the_writes_before_each(sim):
     async def write():
         file = disk_of(sim).open(LOG)
-        inode = sim.host("a").platter.names[LOG]
+        inode = sim.host("a").durable.names[LOG]
         file.append([b"a"])
         first = asyncio.ensure_future(file.flush())
         await asyncio.sleep(0)

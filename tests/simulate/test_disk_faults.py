@@ -15,8 +15,8 @@ from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
+from kraftsim.world.simulated.durable_disk import Names, Wreck
 from kraftsim.world.simulated.inode import SECTOR_BYTES, Fate, Inode
-from kraftsim.world.simulated.platter import Names, Wreck
 from protocol.errors import ErrorCode
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulate.fault_cluster import fault_cluster
@@ -63,7 +63,7 @@ def test_node_recovers_from_a_disk_fault_or_reports_why_not(kind, target, trigge
     with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
         injection = cluster.inject(kind, target, params, trigger)
-        assert injection.has_bitten
+        assert injection.is_effective
         incarnation = cluster.host(target).process.incarnation
         reasons = [event.reason for event in cluster.of(NodeFailed, target)]
         if outcome is GOES_DOWN or outcome is REFUSES:
@@ -82,19 +82,19 @@ def test_torn_tail_is_truncated_and_replicated_again() -> None:
     """Unflushed records were not acknowledged."""
     with fault_cluster() as cluster:
         cluster.inject("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
-        (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.cut_bytes)
+        (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.truncated_bytes)
         assert cluster.controller(FOLLOWER).raft.log_end_offset > recovered.next_offset
 
 
 def test_corruption_below_the_recovery_point_stops_a_voter_until_healed() -> None:
     """It would lose what it acknowledged. The log is left unchanged, so that nothing is lost for good."""
     with fault_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
-        path = cluster.host(FOLLOWER).platter.durable_files(LOG)[0]
+        path = cluster.host(FOLLOWER).durable.durable_files(LOG)[0]
         injection = cluster.inject("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
-        assert injection.has_bitten
+        assert injection.is_effective
         (reason,) = [event.reason for event in cluster.of(NodeFailed, FOLLOWER)]
         assert "is damaged at offset" in reason and "records that were committed may be gone" in reason
-        assert [event.cut_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], path
+        assert [event.truncated_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], path
 
 
 def test_truncated_snapshot_prevents_a_start_if_the_log_begins_behind_it() -> None:
@@ -102,7 +102,7 @@ def test_truncated_snapshot_prevents_a_start_if_the_log_begins_behind_it() -> No
     settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
     with fault_cluster(settings=settings) as cluster:
         injection = cluster.inject("truncated-snapshot", BROKER, {"duration_ms": 3000})
-        assert injection.has_bitten
+        assert injection.is_effective
         assert cluster.of(DiskFailed, BROKER)[0].reason.startswith("it ends at position")
         assert "is damaged" in cluster.of(NodeFailed, BROKER)[0].reason
         assert cluster.host(BROKER).process.incarnation == 3
@@ -112,11 +112,11 @@ def test_damaged_old_snapshot_stops_the_node_when_it_is_read() -> None:
     """The node runs on the newest one; whether the oldest has expired cannot be read any more."""
     with fault_cluster(settings={"metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
         cluster.simulation.run_for(10)
-        platter = cluster.host(BROKER).platter
-        snapshots = [path for path in platter.durable_files(FileClass.CHECKPOINT) if path.endswith(".checkpoint")]
+        durable = cluster.host(BROKER).durable
+        snapshots = [path for path in durable.durable_files(FileClass.CHECKPOINT) if path.endswith(".checkpoint")]
         assert len(snapshots) > 2
-        oldest = platter.names[snapshots[0]]
-        oldest.hurt(Damage(position=0, right=bytes(oldest.cache), wrong=b"", effect="", bite=lambda effect: None))
+        oldest = durable.names[snapshots[0]]
+        oldest.hurt(Damage(position=0, right=bytes(oldest.cache), wrong=b"", effect="", record_effect=lambda effect: None))
         cluster.simulation.kill(cluster.host(BROKER))
         cluster.simulation.restart(cluster.host(BROKER))
         cluster.simulation.run_for(65)
@@ -128,17 +128,17 @@ def test_damaged_file_is_not_damaged_again() -> None:
     """Two overlapping damages could not be healed separately: the first healing would restore the other's damage."""
     with Simulation(1) as simulation:
         host = simulation.add_host("node")
-        host.platter.names = {"whole": Inode(b"abcdef"), "cut": Inode(b"abcdef")}
-        host.platter.names["cut"].hurt(Damage(position=3, right=b"def", wrong=b"", effect="", bite=lambda effect: None))
+        host.durable.names = {"whole": Inode(b"abcdef"), "cut": Inode(b"abcdef")}
+        host.durable.names["cut"].hurt(Damage(position=3, right=b"def", wrong=b"", effect="", record_effect=lambda effect: None))
         assert sound_files(host, ["whole", "cut"]) == ["whole"]
 
 
 def test_broker_without_its_disk_has_another_directory_id() -> None:
     """As after formatting: it is not mistaken for the disk that had the records (KIP-858)."""
     with fault_cluster() as cluster:
-        before = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
+        before = cluster.cluster.hosts[BROKER].durable.content()["meta.properties"]
         cluster.inject("lost-disk", BROKER, {})
-        after = cluster.cluster.hosts[BROKER].platter.content()["meta.properties"]
+        after = cluster.cluster.hosts[BROKER].durable.content()["meta.properties"]
         assert b"directory.id=" in before and b"directory.id=" in after and before != after
 
 
@@ -155,7 +155,7 @@ def test_voter_that_lost_its_disk_must_rejoin_the_quorum() -> None:
         simulation.run_until(requester, limit_s=60)
         new = run.key_of(lost)
         quorum = run.controller(lost).raft.quorum
-        assert injection.has_bitten and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
+        assert injection.is_effective and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
         gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id)
         assert run.ask_leader(gone).error_code == ErrorCode.NONE
         assert run.ask_leader(run.joining(lost)).error_code == ErrorCode.NONE
@@ -174,7 +174,7 @@ def test_quorum_commits_while_the_leaders_flushes_hang() -> None:
         cluster.simulation.run_for(0.1)
         before = cluster.controller(leader).raft.high_watermark or 0
         cluster.simulation.run_for(1)
-        assert injection.has_bitten and cluster.leader == leader
+        assert injection.is_effective and cluster.leader == leader
         assert (cluster.controller(leader).raft.high_watermark or 0) > before
         injection.end()
 
@@ -216,8 +216,8 @@ def torn(seed, fate, before=700):
         sim.add_host("a")
         file = run(sim, flushed(disk_of(sim), PATH, bytes(before)))
         file.append([WRITTEN])
-        losses = sim.cut_power("a", Wreck(names=Names.KEPT, fate=fate))
-        left = bytes(sim.host("a").platter.names[PATH].cache)[before:]
+        losses = sim.power_off("a", Wreck(names=Names.KEPT, fate=fate))
+        left = bytes(sim.host("a").durable.names[PATH].cache)[before:]
         assert losses.lost_bytes == sum(at >= len(left) or left[at] != byte for at, byte in enumerate(WRITTEN))
         assert losses.torn_files == (fate in (Fate.PREFIX, Fate.HOLES, Fate.ZEROS))
         return left
@@ -254,8 +254,8 @@ def test_names_are_undone_in_the_reverse_order_of_their_journal():
                 disk.open("second")
 
             run(sim, change(disk))
-            losses = sim.cut_power("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
-            names = tuple(sorted(sim.host("a").platter.names))
+            losses = sim.power_off("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
+            names = tuple(sorted(sim.host("a").durable.names))
             seen.add((names, losses.lost_names))
     assert seen == {(("old",), 3), (("first", "old"), 2), (("first",), 1)}
 
@@ -270,8 +270,8 @@ def test_flushed_names_are_permanent():
             disk.remove("gone")
             run(sim, disk.flush_directory(""))
             disk.open("new")
-            sim.cut_power("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
-            assert list(sim.host("a").platter.names) == []
+            sim.power_off("a", Wreck(names=Names.SOME, fate=Fate.KEPT))
+            assert list(sim.host("a").durable.names) == []
 
 
 def test_unflushed_rename_is_undone(sim):
@@ -285,19 +285,19 @@ def test_unflushed_rename_is_undone(sim):
 
 def test_false_flush_shows_only_after_a_power_loss(sim):
     effects = []
-    lies = sim.host("a").platter.faults.lies
-    lies.append(LyingFlush(bite=effects.append))
+    lies = sim.host("a").durable.faults.lies
+    lies.append(LyingFlush(record_effect=effects.append))
     run(sim, flushed(disk_of(sim), PATH, b"x" * 2000))
     sim.kill("a")
     sim.restart("a")
     assert disk_of(sim).read(PATH) == b"x" * 2000 and not effects
-    assert sim.cut_power("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(effects) == 1
+    assert sim.power_off("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(effects) == 1
 
 
 def test_stuck_flushes_end_in_order_once_released(sim):
     effects, ended = [], []
-    stuck = StuckFlush(kind=FileClass.PARTITION_LOG, bite=effects.append)
-    sim.host("a").platter.faults.stuck.append(stuck)
+    stuck = StuckFlush(kind=FileClass.PARTITION_LOG, record_effect=effects.append)
+    sim.host("a").durable.faults.stuck.append(stuck)
 
     async def flush_both(disk):
         async def flush(path):
@@ -311,7 +311,7 @@ def test_stuck_flushes_end_in_order_once_released(sim):
     done = sim.spawn("a", flush_both(disk_of(sim)))
     sim.run_for(5)
     assert ended == ["quorum-state"] and len(effects) == 1
-    sim.host("a").platter.faults.stuck.remove(stuck)
+    sim.host("a").durable.faults.stuck.remove(stuck)
     stuck.release()
     sim.run_until(done)
     assert ended == ["quorum-state", PATH] and sim.now_ns < 5_010_000_000
@@ -324,7 +324,7 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
         with Simulation(5) as sim:
             sim.add_host("a")
             if tail:
-                sim.host("a").platter.faults.tails.append(SlowTail(permille=100, limit_ns=10**9, bite=lambda effect: None))
+                sim.host("a").durable.faults.tails.append(SlowTail(permille=100, limit_ns=10**9, record_effect=lambda effect: None))
 
             async def flush_often(disk):
                 file, loop, taken = disk.open(PATH), asyncio.get_running_loop(), []
@@ -343,9 +343,9 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
 
 def test_of_two_slow_disk_faults_the_worse_applies(sim):
     """Operations in flight end with the last fault: a flush a thousand times slower must not outlive the fault that slowed it."""
-    faults = sim.host("a").platter.faults
-    recover = [faults.slow_down(Slowness(factor=factor, bite=lambda effect: None)) for factor in (10_000, 1000)]
-    recover.append(faults.slow_down(SlowTail(permille=1000, limit_ns=10**12, bite=lambda effect: None)))
+    faults = sim.host("a").durable.faults
+    recover = [faults.slow_down(Slowness(factor=factor, record_effect=lambda effect: None)) for factor in (10_000, 1000)]
+    recover.append(faults.slow_down(SlowTail(permille=1000, limit_ns=10**12, record_effect=lambda effect: None)))
     assert faults.slowness == 10_000
 
     async def flush_several(disk):
@@ -379,7 +379,7 @@ def test_read_of_a_bad_range_fails(sim):
     cluster = arm(Fault(kind="read-error", target="a", trigger=AtTime(at_ms=0), params={"first": 512, "bytes": 512, "duration_ms": 0}), sim)
     sim.run_for(0)
     file = disk_of(sim).open(PATH)
-    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not cluster.has_bitten
+    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not cluster.is_effective
     for refuse in (lambda: file.read(0, 513), lambda: file.read(1023, 1), lambda: disk_of(sim).read(PATH)):
         with pytest.raises(OSError, match="Input/output error"):
             refuse()
@@ -394,9 +394,9 @@ def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
     cluster = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
     assert disk_of(sim).read(PATH) == content
     sim.run_for(0.1)
-    assert sim.world_of("a").incarnation == 2 and not cluster.has_bitten
+    assert sim.world_of("a").incarnation == 2 and not cluster.is_effective
     found = disk_of(sim).read(PATH)
-    assert cluster.has_bitten and len(found) == len(content)
+    assert cluster.is_effective and len(found) == len(content)
     differing = [at for at, byte in enumerate(found) if byte != content[at]]
     assert len(differing) == (1 if kind == "bit-rot" else 2 * SECTOR_BYTES)
     sim.kill("a", power_loss=True)
@@ -424,7 +424,7 @@ def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim):
     run(sim, flushed(disk_of(sim), PATH, b" and new"))
     run(sim, flushed(disk_of(sim), "t-0/1.log", b"new"))
     sim.run_for(1)
-    assert cluster.has_bitten and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
+    assert cluster.is_effective and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
     lost = arm(Fault(kind="lost-disk", target="a", trigger=AtTime(at_ms=2000)), sim)
     sim.run_for(3)
-    assert lost.has_bitten and disk_of(sim).list("") == []
+    assert lost.is_effective and disk_of(sim).list("") == []

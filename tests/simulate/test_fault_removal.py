@@ -12,7 +12,7 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.virtual import set_up
 from kraftsim.faults.fault import Fault
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 
 NEVER = 1 << 62
 Logs = dict[tuple[str, int], list[tuple[int, str]]]
@@ -33,9 +33,9 @@ def history(request: RunRequest) -> tuple[Logs, list[int | None]]:
     """Return all events of nodes and clients, and the time at which each fault fired."""
     with request.simulation() as simulation:
         run = set_up(request, simulation)
-        run.play(30.0)
+        run.run(30.0)
         logs = {(log.node, log.incarnation): [(t_ns, str(event)) for t_ns, _, event in log.entries] for log in simulation.book.logs()}
-        return {key: entries for key, entries in logs.items() if key[0] != "harness"}, [each.fired_at_ns for each in run.schedule.strikes]
+        return {key: entries for key, entries in logs.items() if key[0] != "harness"}, [each.fired_at_ns for each in run.schedule.injections]
 
 
 def parting_ns(a: Logs, b: Logs) -> int:

@@ -4,18 +4,18 @@ tables.   Source: KIP-447.
 
 import pytest
 
-from bench.fencing.lab import INPUT, OUTPUT, PATIENT, RECORDS, FencingLab, Member, Terms
-from bench.fencing.plays import (
+from bench.fencing.harness import INPUT, OUTPUT, PATIENT, RECORDS, FencingHarness, Member, MemberParameters
+from bench.fencing.measurements import (
     CONDITIONS,
     aborted_needlessly,
-    awakening,
     doubled_where,
     fetched_after_rebalances,
     first_commit_to_old_brokers,
     takeover,
+    zombie_effects,
 )
-from kraftsim.cluster.copier import Point, Variant
-from kraftsim.core.clients.document_producer import DocumentProducer
+from kraftsim.cluster.transform_worker import Point, Variant
+from kraftsim.core.clients.document_producer import DesignDocumentProducer
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
@@ -29,7 +29,7 @@ SESSION_MS, SCAN_MS = 6000, 1000
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
 def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(fencing: str, doubled: int, figures):
     """By its generation. 447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
-    found = awakening(fencing=fencing)
+    found = zombie_effects(fencing=fencing)
     assert (found.doubled, found.refused) == (doubled, int(not doubled))
     figures(
         records=RECORDS,
@@ -40,11 +40,11 @@ def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(fencing
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
 def test_old_consumer_reads_an_unstable_offset_unless_blocked(fencing: str, doubled: int, figures):
     """447-12, 447-09: a paused member has sent its offsets and commits when it resumes, which its generation does not prevent."""
-    found = awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
-    assert found.doubled == doubled and (found.held_off > 10) is not bool(doubled)
+    found = zombie_effects(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
+    assert found.doubled == doubled and (found.successor_errors > 10) is not bool(doubled)
     figures(
         records=RECORDS,
-        **{f"old_doubled_{fencing or 'shipped'}": found.doubled, f"held_off_{fencing or 'shipped'}": found.held_off},
+        **{f"old_doubled_{fencing or 'shipped'}": found.doubled, f"held_off_{fencing or 'shipped'}": found.successor_errors},
     )
 
 
@@ -58,14 +58,14 @@ def test_dead_producers_transaction_delays_its_successor(figures):
         takeover(dies=True, transaction_ms=1000),
         takeover(dies=False, transaction_ms=timeout_ms),
     )
-    assert timeout_ms <= dead.milliseconds <= timeout_ms + SCAN_MS + 500 and dead.times_told_to_wait > 10
-    assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.times_told_to_wait
-    assert good.milliseconds < 1000 and not good.times_told_to_wait
+    assert timeout_ms <= dead.milliseconds <= timeout_ms + SCAN_MS + 500 and dead.retriable_errors > 10
+    assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.retriable_errors
+    assert good.milliseconds < 1000 and not good.retriable_errors
     figures(
         timeout_ms=timeout_ms,
         session_ms=SESSION_MS,
         dead_ms=dead.milliseconds,
-        asked_meanwhile=dead.times_told_to_wait,
+        asked_meanwhile=dead.retriable_errors,
         short_timeout_ms=short.milliseconds,
         ended_ms=good.milliseconds,
     )
@@ -79,7 +79,7 @@ def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
     figures(
         blocked_ms=found.milliseconds,
         blocked_session_ms=session_ms,
-        told_to_wait=found.times_told_to_wait,
+        told_to_wait=found.retriable_errors,
         memberships_lost=found.memberships_lost,
     )
 
@@ -112,7 +112,7 @@ def test_older_broker_gets_commits_without_a_member_or_none(downgrades: bool, ou
 def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
     level = "2.3"
-    found = [awakening(release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}).doubled for name in ("2.4", "2.5")]
+    found = [zombie_effects(release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}).doubled for name in ("2.4", "2.5")]
     assert found == [20, 0]
     figures(records=RECORDS, level=level, doubled_2_4=found[0], doubled_2_5=found[1])
 
@@ -120,7 +120,7 @@ def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
 def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(figures):
     """447-33, 447-38: the first bounce makes them name their member, the second changes them from tasks to threads."""
     variants = (Variant.PER_TASK, Variant.PER_THREAD)
-    unnamed, named = (awakening(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
+    unnamed, named = (zombie_effects(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
     assert (unnamed, named) == (20, 0)
     figures(records=RECORDS, doubled_naming_none=unnamed, doubled_naming_their_member=named)
 
@@ -142,17 +142,17 @@ def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(a
 def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figures):
     """447-29: one more producer each time."""
     started = {}
-    for rules in (DocumentProducer, TransactionalProducer):
-        with FencingLab() as lab:
-            zombie = Member(lab, "zombie", Terms(transaction_ms=20_000, rules=rules))
-            zombie.copier.pause_at(Point.SENT, 12.0)
-            lab.wait(3)
-            other = Member(lab, "successor", Terms())
-            lab.wait(14)
+    for rules in (DesignDocumentProducer, TransactionalProducer):
+        with FencingHarness() as harness:
+            zombie = Member(harness, "zombie", MemberParameters(transaction_ms=20_000, rules=rules))
+            zombie.transform_worker.pause_at(Point.SENT, 12.0)
+            harness.wait(3)
+            other = Member(harness, "successor", MemberParameters())
+            harness.wait(14)
             zombie.is_done = other.is_done = True
-            lab.wait(3)
-            started[rules] = sum(event.client_id.startswith("zombie") for _, event in lab.of(ClientStarted))
-    assert started[DocumentProducer] > started[TransactionalProducer] == 2
+            harness.wait(3)
+            started[rules] = sum(event.client_id.startswith("zombie") for _, event in harness.of(ClientStarted))
+    assert started[DesignDocumentProducer] > started[TransactionalProducer] == 2
     figures(**{f"clients_{rules.__name__}": count for rules, count in started.items()})
 
 
@@ -161,14 +161,14 @@ def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figur
 
 def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
     """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its responsibility; so are both errors."""
-    with FencingLab() as lab:
-        dying = Member(lab, "first", Terms(transaction_ms=5000, session_ms=2000))
+    with FencingHarness() as harness:
+        dying = Member(harness, "first", MemberParameters(transaction_ms=5000, session_ms=2000))
         dying.dies_at = Point.OFFSETS_SENT
-        lab.until(lambda: dying.died_ms is not None)
+        harness.until(lambda: dying.died_ms is not None)
         errors: list[str] = []
-        host = lab.simulation.add_host("generic")
-        world, bootstrap = lab.simulation.world_of(host), lab.cluster.addresses
-        consumer = GenericConsumer(world, bootstrap=bootstrap, client_id="generic", settings=lab.group(Terms(session_ms=2000)))
+        host = harness.simulation.add_host("generic")
+        world, bootstrap = harness.simulation.world_of(host), harness.cluster.addresses
+        consumer = GenericConsumer(world, bootstrap=bootstrap, client_id="generic", settings=harness.group(MemberParameters(session_ms=2000)))
         settings = TransactionalSettings(transactional_id="generic", producer=PATIENT)
         producer = TransactionalClient(world, bootstrap=bootstrap, client_id="generic-producer", settings=settings)
 
@@ -194,21 +194,21 @@ def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
                     await producer.send_offsets(group, {where: consumer.position(where) for where in consumer.assigned})
                     await producer.commit()
                     done += len(records)
-                    lab.simulation.kill("broker-1")
-                    lab.simulation.restart("broker-1")
+                    harness.simulation.kill("broker-1")
+                    harness.simulation.restart("broker-1")
             while "CoordinatorUnavailable" not in errors:
                 try:
                     await consumer.fetch_offsets()
                 except CoordinatorUnavailable as wait:
                     errors.append(type(wait).__name__)
 
-        lab.until(lab.simulation.spawn(host, copy()).done)
+        harness.until(harness.simulation.spawn(host, copy()).done)
         assert {"OffsetsPending", "CoordinatorUnavailable"} <= set(errors)
-        lab.wait(10)
-        assert sorted(lab.copies().values()) == [1] * 20
+        harness.wait(10)
+        assert sorted(harness.copies().values()) == [1] * 20
         figures(
             records=RECORDS,
-            copied_once=sum(count == 1 for count in lab.copies().values()),
+            copied_once=sum(count == 1 for count in harness.copies().values()),
             pending=errors.count("OffsetsPending") > 0,
             unavailable="CoordinatorUnavailable" in errors,
         )

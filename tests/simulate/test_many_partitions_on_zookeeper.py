@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.events.partitions import LeaderElected
-from kraftsim.node.zookeeper_mode.propagator import Propagator
+from kraftsim.node.zookeeper_mode.propagator import ControllerChannelManager
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 
@@ -21,9 +21,9 @@ SOON = {"leader.imbalance.check.interval.seconds": "5"}
 def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The number of partitions in each LeaderAndIsr."""
     found: list[int] = []
-    real = Propagator.send
+    real = ControllerChannelManager.send
 
-    def send(propagator: Propagator, request: object) -> None:
+    def send(propagator: ControllerChannelManager, request: object) -> None:
         requests = list(request)  # type: ignore[call-overload]
         found.extend(
             sum(len(topic.partition_states) for topic in each.request.topic_states)
@@ -32,14 +32,14 @@ def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         )
         real(propagator, requests)
 
-    monkeypatch.setattr(Propagator, "send", send)
+    monkeypatch.setattr(ControllerChannelManager, "send", send)
     yield found
 
 
 def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> None:
     """A request per partition would cost brokers as many fsyncs.   Source: KafkaController.checkAndTriggerAutoLeaderRebalance."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.topic("many", MANY)
@@ -59,7 +59,7 @@ def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> Non
         assert len(given_back) <= 9, f"{len(given_back)} requests to three brokers"
         assert max(given_back) >= MANY // 3
 
-    ZooKeeperHarness(settings=SOON).play(play)
+    ZooKeeperHarness(settings=SOON).run(run)
 
 
 def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
@@ -67,7 +67,7 @@ def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
     (KafkaServer.shutdown).
     """
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.topic("many", MANY)
@@ -80,4 +80,4 @@ def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
         elected = {(event.topic, event.partition) for _, event in received[:end] if isinstance(event, LeaderElected)}
         assert len(elected) == MANY + 3, "each partition has another leader epoch: its leader moves, or its ISR shrinks"
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)

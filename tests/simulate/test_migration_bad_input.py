@@ -67,24 +67,24 @@ async def let_migrate(harness: ZooKeeperHarness, *names: str, **settings: str) -
         await harness.restart_with(name, {**harness.spec.migrating_settings(host_is_name=True), **renamed})
 
 
-def played(play: Callable[[ZooKeeperHarness], Awaitable[None]], *, brokers: int = 1, controllers: int = 1, release: str = "3.9") -> ZooKeeperHarness:
+def finished(run: Callable[[ZooKeeperHarness], Awaitable[None]], *, brokers: int = 1, controllers: int = 1, release: str = "3.9") -> ZooKeeperHarness:
     """Run a scenario that begins with a topic that has records."""
 
     async def begun(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 15)
-        await play(harness)
+        await run(harness)
 
     harness = ZooKeeperHarness(controllers=controllers, brokers=brokers, release=release)
-    harness.play(begun)
+    harness.run(begun)
     return harness
 
 
 def test_broker_without_the_setting_is_waited_for() -> None:
     """The driver stays in WAIT_FOR_BROKERS and names the missing brokers; the cluster remains in ZooKeeper mode."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1")
         await until(lambda: waits(harness) and waits(harness)[-1] == "brokers 2 have not registered with KRaft", "it names the missing nodes")
         assert migration(harness).driver.state is DriverState.WAIT_FOR_BROKERS
@@ -93,7 +93,7 @@ def test_broker_without_the_setting_is_waited_for() -> None:
         await both_are_written(harness)
         assert len(await harness.read()) == 30
 
-    played(play, brokers=2)
+    finished(run, brokers=2)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_broker_without_the_setting_is_waited_for() -> None:
 def test_controller_without_the_setting_is_waited_for(release: str, why: str) -> None:
     """Up to 3.6 by its ApiVersions response, since 3.7 by its registration (KIP-919)."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
-        settings = harness.cluster.hosts["controller-103"].told
+    async def run(harness: ZooKeeperHarness) -> None:
+        settings = harness.cluster.hosts["controller-103"].overrides
         await harness.stop("controller-103")
         settings.update({"zookeeper.connect": "", "zookeeper.metadata.migration.enable": "false"})
         harness.start("controller-103")
@@ -126,13 +126,13 @@ def test_controller_without_the_setting_is_waited_for(release: str, why: str) ->
         await both_are_written(harness)
         assert len(await harness.read()) == 15
 
-    played(play, controllers=3, release=release)
+    finished(run, controllers=3, release=release)
 
 
 def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
     """inter.broker.protocol.version must equal the metadata.version of the quorum: UNSUPPORTED_VERSION, as often as the broker retries."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1", inter_broker_protocol_version="3.8")
         await asyncio.sleep(20)
         refused = [event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)]
@@ -146,7 +146,7 @@ def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
         assert len(read) == 30
         figures(refusals=len(refused), refusal=int(refused[0].error_code), records=len(read))
 
-    played(play)
+    finished(run)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
 def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes, why: str) -> None:
     """An unreadable text, and one that says that the copy is complete while this log says it has not started: no topic is touched."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         harness.kill(CONTROLLER)
 
         async def leave(client: ZookeeperClient) -> None:
@@ -181,7 +181,7 @@ def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes,
         await both_are_written(harness)
         assert len(await harness.read()) == 30
 
-    played(play)
+    finished(run)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes,
 def test_corrupted_znode_blocks_the_copy_until_repaired(path: str, text: bytes, state: DriverState) -> None:
     """Not a record is written of a copy that cannot be completed."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.producer_ids(1)
         harness.kill(CONTROLLER)
         await let_migrate(harness, "broker-1")
@@ -219,13 +219,13 @@ def test_corrupted_znode_blocks_the_copy_until_repaired(path: str, text: bytes, 
         await harness.produce("afterwards", 15)
         assert len(await harness.read()) == 30
 
-    played(play)
+    finished(run)
 
 
 def test_minute_without_zookeeper_in_dual_write_loses_nothing() -> None:
     """Leaders continue, controller decisions are committed, and ZooKeeper receives all of them when it is back."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1", "broker-2")
         await both_are_written(harness)
         harness.kill("zookeeper-1")
@@ -243,13 +243,13 @@ def test_minute_without_zookeeper_in_dual_write_loses_nothing() -> None:
         assert len(set(ids)) == len(ids)
         assert len(await harness.read()) == 30
 
-    played(play, brokers=2)
+    finished(run, brokers=2)
 
 
 def test_late_write_of_a_deposed_controller_fails() -> None:
     """Every write checks the version of /controller_epoch, which each new controller changes."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1")
         await both_are_written(harness)
         former = harness.cluster.leader
@@ -268,23 +268,23 @@ def test_late_write_of_a_deposed_controller_fails() -> None:
         await both_are_written(harness)
         assert len(await harness.read()) == 15
 
-    played(play, controllers=3)
+    finished(run, controllers=3)
 
 
 def test_release_without_migration_support_is_rejected_during_one() -> None:
     """Controllers of 4.0 do not continue with a log in migration; older ones do, from where it was."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1")
         await both_are_written(harness)
         await harness.stop(CONTROLLER)
-        harness.cluster.hosts[CONTROLLER].told["kraftsim.release"] = "4.0"
+        harness.cluster.hosts[CONTROLLER].overrides["kraftsim.release"] = "4.0"
         harness.start(CONTROLLER)
         await asyncio.sleep(5)
         assert "migration from ZooKeeper" in failure_of(harness, CONTROLLER)
-        del harness.cluster.hosts[CONTROLLER].told["kraftsim.release"]
+        del harness.cluster.hosts[CONTROLLER].overrides["kraftsim.release"]
         harness.start(CONTROLLER)
         await both_are_written(harness)
         assert len(await harness.read()) == 15
 
-    played(play)
+    finished(run)

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from kraftsim.core.raft import elections
 from kraftsim.core.raft.leadership import Leadership
-from mutants.campaign import Budget, failing_controls, hunt_all, is_open, unclean_controls
+from mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
 from mutants.catalogue import mutant_named, mutants
-from mutants.first_look import ENDLESS, HOUSE, TESTS
-from mutants.hunt import Finding
 from mutants.mutant import BY_HAND, Mutant
+from mutants.mutation_run import Finding
 from mutants.patching import PatchMissed, applied, function_of, mutated_code
 from mutants.reach import REACH
 from mutants.results import read
+from mutants.unit_stage import ENDLESS, PROJECT_ROOT, TESTS
 
 QUICK = ("any-log-may-lead", "counts-what-it-sent", "id-handed-out-twice", "remembers-nothing")
 FEWEST = 40
@@ -73,7 +73,7 @@ def test_failure_inside_leaves_no_trace_either():
 def test_mutants_are_detected_by_seeds_that_are_clean_without_them():
     """These cost a second or two each; `make mutants` runs all of them."""
     found: list[Finding] = []
-    hunt_all([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0, asks_tests=False), jobs=2, done=found.append)
+    run_mutants([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0, asks_tests=False), jobs=2, done=found.append)
     assert [each.name for each in found if not each.how] == []
     assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], "the check that detected them finds something without them, too"
 
@@ -82,7 +82,7 @@ def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
     """No scenario runs for a mutant that a test detects, unless requested; the detecting test passes without the mutant."""
     found: list[Finding] = []
     chosen = [mutant_named(name) for name in ("sequence-may-jump", "sequence-may-stay")]
-    hunt_all(chosen, Budget(runs=1, cpu_seconds=30.0), jobs=1, done=found.append)
+    run_mutants(chosen, Budget(runs=1, cpu_seconds=30.0), jobs=1, done=found.append)
     noticed = {each.name: each for each in found}
     assert noticed["sequence-may-jump"].test.startswith("tests/core/test_sequence.py::")
     assert noticed["sequence-may-jump"].runs == 0
@@ -95,11 +95,11 @@ def test_test_that_never_ends_counts_as_detection(tmp_path):
     """A mutant may loop for ever; the test that hangs is named."""
     (tmp_path / "test_round.py").write_text("from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: pass\n")
     look = f"""
-from mutants import catalogue, first_look
-first_look.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
-print("\\n", first_look.looks([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
+from mutants import catalogue, unit_stage
+unit_stage.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
+print("\\n", unit_stage.looks([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
 """
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=HOUSE)
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
     assert f"::test_it', said='{ENDLESS}'" in done.stdout.splitlines()[-1]
 
 
@@ -124,7 +124,7 @@ def test_mutation_run_resumes_with_the_remaining_checks(known, is_left):
 def test_every_core_has_its_tests_and_scenarios():
     """A missing file would check nothing."""
     assert TESTS.keys() == REACH.keys()
-    assert [file for files in TESTS.values() for file in files if not (HOUSE / "tests" / file).is_file()] == []
+    assert [file for files in TESTS.values() for file in files if not (PROJECT_ROOT / "tests" / file).is_file()] == []
 
 
 def test_results_belong_to_existing_mutants():

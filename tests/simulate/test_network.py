@@ -98,16 +98,16 @@ def test_streams_stay_intact_under_partitions_and_pauses(seed):
                     blocks.append((("a", "b") if side else ("b", "a"), [].append))
                     sim.network.block(*blocks[-1][0], blocks[-1][1])
                 case "unblock" if blocks:
-                    link, bite = blocks.pop(draw.randrange(len(blocks)))
-                    sim.network.unblock(*link, bite)
+                    link, record_effect = blocks.pop(draw.randrange(len(blocks)))
+                    sim.network.unblock(*link, record_effect)
                 case "pause":
                     ends[side].transport.pause_reading()
                 case "resume":
                     ends[side].transport.resume_reading()
             sim.run_for(draw.choice((0, 1e-4, 3e-4, 1e-3, 0.5)))
             assert sent[0].startswith(pair.server.received) and sent[1].startswith(pair.client.received)
-        for link, bite in blocks:
-            sim.network.unblock(*link, bite)
+        for link, record_effect in blocks:
+            sim.network.unblock(*link, record_effect)
         for end in ends:
             end.transport.resume_reading()
         sim.run_for(5)
@@ -213,8 +213,8 @@ def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim):
 def test_two_partitions_of_one_link_end_one_after_the_other(sim):
     pair = Pair(sim)
     first, second = (lambda effect: None), (lambda effect: None)
-    for bite in (first, second):
-        sim.network.block("a", "b", bite)
+    for record_effect in (first, second):
+        sim.network.block("a", "b", record_effect)
     pair.client.transport.write(b"x")
     sim.network.unblock("a", "b", first)
     sim.run_for(5)
@@ -237,7 +237,7 @@ def test_connect_waits_for_a_partition_to_end(sim):
     pair = Pair(sim)
     effects = []
     sim.network.block("b", "a", effects.append)
-    sim.triggers.at(5 * 10**9, lambda occasion: sim.network.unblock("b", "a", effects.append))
+    sim.triggers.at(5 * 10**9, lambda trigger_context: sim.network.unblock("b", "a", effects.append))
     pair.connect()
     assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and effects
 
@@ -306,12 +306,12 @@ def test_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
 
 def test_reset_lost_in_a_partition_arrives_when_it_heals(sim):
     pair = Pair(sim)
-    bite = [].append
-    sim.network.block("b", "a", bite)
+    record_effect = [].append
+    sim.network.block("b", "a", record_effect)
     sim.kill("b")
     sim.run_for(10)
     assert pair.client.callbacks == [("made", 0)]
-    sim.network.unblock("b", "a", bite)
+    sim.network.unblock("b", "a", record_effect)
     sim.run_for(1)
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 

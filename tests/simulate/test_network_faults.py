@@ -52,7 +52,7 @@ def inject(sim, kind, **given):
 
 
 def lead(sim, host, epoch=1, role="Leader"):
-    sim.world_of(host).note(RaftRoleChanged(role=role, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True))
+    sim.world_of(host).emit(RaftRoleChanged(role=role, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True))
 
 
 def callbacks(end):
@@ -80,9 +80,9 @@ def test_kind_takes_effect_when_it_affects_traffic(sim, kind):
         if turn % 5 == 0:
             sim.spawn("a", sim.loop.create_connection(lambda: pair.make(sim), "b", PORT)).add_done_callback(lambda task: task.exception())
         sim.run_for(0.02)
-    assert injection.has_bitten
+    assert injection.is_effective
     injection.end()
-    assert sim.event_bytes().count(b'"FaultBit"') == 1, "repeated effects are reported once"
+    assert sim.event_bytes().count(b'"FaultTookEffect"') == 1, "repeated effects are reported once"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,7 +94,7 @@ def test_kind_without_traffic_has_no_effect_and_leaves_nothing_behind(sim, kind)
     sim.run_for(0.0 if kind in ("reset-storm", "half-open") else 5)
     if kind not in ("reset-storm", "half-open", "cut-connection"):
         assert pair.client.callbacks == [("made", 0)], "an idle connection is not affected"
-        assert not injection.has_bitten
+        assert not injection.is_effective
     injection.end()
     sim.run_for(0.5)
     client = pair.connect()
@@ -133,7 +133,7 @@ def test_removing_one_fault_shifts_no_draw_of_another():
             injection = inject(sim, "heavy-tail", target="a<>b", permille=500)
             for _ in range(20):
                 sim.network.link("a", "b").delay_ns(1)
-            assert all(each.has_bitten for each in injections)
+            assert all(each.is_effective for each in injections)
             return injection.random.random()
 
     assert drawn([]) == drawn([3]) == drawn([3, 4])
@@ -156,11 +156,11 @@ def test_bytes_queue_behind_each_other_on_a_narrow_link(sim):
     pair = Pair(sim)
     injection = inject(sim, "bandwidth-cap", target="a>b", bytes_per_second=1000)
     pair.client.transport.write(bytes(3000))
-    assert not injection.has_bitten, "a first write waits for nothing"
+    assert not injection.is_effective, "a first write waits for nothing"
     pair.client.transport.write(b"small")
     pair.server.transport.write(b"quick")
     sim.run_for(2.9)
-    assert injection.has_bitten
+    assert injection.is_effective
     assert pair.client.received == b"quick" and pair.server.received == b""
     sim.run_for(0.2)
     assert pair.server.received == bytes(3000) + b"small"
@@ -181,10 +181,10 @@ def test_delayed_bytes_do_not_outlive_the_delay(sim, kind, given):
     for number in range(10):
         pair.client.transport.write(b"%d" % number * 100)
     sim.run_for(1)
-    sim.triggers.at(sim.now_ns + 2_000 * MILLISECOND, lambda occasion: injection.end())
+    sim.triggers.at(sim.now_ns + 2_000 * MILLISECOND, lambda trigger_context: injection.end())
     began = sim.now_ns
     pair.connect()
-    assert pair.server.received == b"".join(b"%d" % number * 100 for number in range(10)) and injection.has_bitten
+    assert pair.server.received == b"".join(b"%d" % number * 100 for number in range(10)) and injection.is_effective
     assert sim.now_ns - began < 2_150 * MILLISECOND
     pair.client.transport.write(b"!")
     sim.run_for(0.002)
@@ -210,7 +210,7 @@ def test_clog_holds_bytes_and_releases_them_at_once_in_order(sim):
     pair.client.transport.close()
     pair.server.transport.write(b"the other direction works")
     sim.run_for(60)
-    assert injection.has_bitten and callbacks(pair.server) == ["made"] and pair.server.received == b""
+    assert injection.is_effective and callbacks(pair.server) == ["made"] and pair.server.received == b""
     assert callbacks(pair.client) == ["made", "closed"], "nothing times out"
     injection.end()
     sim.run_for(0.0001)
@@ -221,10 +221,10 @@ def test_connect_waits_for_a_clog_to_end(sim):
     pair = Pair(sim)
     injection = inject(sim, "clog", target="b>a")
     began = sim.now_ns
-    sim.triggers.at(began + 10_500 * MILLISECOND, lambda occasion: injection.end())
+    sim.triggers.at(began + 10_500 * MILLISECOND, lambda trigger_context: injection.end())
     pair.connect()
     assert sim.now_ns - began == pytest.approx(10_600 * MILLISECOND, abs=3 * MILLISECOND), "at once, not with the next attempt"
-    assert injection.has_bitten
+    assert injection.is_effective
 
 
 def test_connect_into_a_clog_times_out_like_any_other(sim):
@@ -299,7 +299,7 @@ def test_current_leader_is_partitioned(sim, ways, receives, is_received):
     pair.client.transport.write(b"from the leader")
     pair.server.transport.write(b"to the leader")
     sim.run_for(1)
-    assert bool(pair.client.received) == receives and bool(pair.server.received) == is_received and injection.has_bitten
+    assert bool(pair.client.received) == receives and bool(pair.server.received) == is_received and injection.is_effective
     assert not sim.network.link("b", "c").is_blocked
 
 
@@ -325,10 +325,10 @@ def test_half_open_end_keeps_its_connection_until_it_gets_an_answer(sim, believe
     injection = inject(sim, "half-open", target="a<>b", believer=believer)
     believing, gone = (pair.client, pair.server) if believer == "connected" else (pair.server, pair.client)
     sim.run_for(5)
-    assert callbacks(gone) == ["made", "TimeoutError"] and callbacks(believing) == ["made"] and not injection.has_bitten
+    assert callbacks(gone) == ["made", "TimeoutError"] and callbacks(believing) == ["made"] and not injection.is_effective
     believing.transport.write(b"request for echo")
     sim.run_for(5)
-    assert gone.received == b"" and callbacks(believing) == ["made"] and injection.has_bitten
+    assert gone.received == b"" and callbacks(believing) == ["made"] and injection.is_effective
     injection.end()
     sim.run_for(1)
     assert callbacks(believing) == ["made", "ConnectionResetError"]
@@ -342,7 +342,7 @@ def test_listening_half_open_end_is_reset_when_the_fault_ends(sim, believer):
     sim.run_for(5)
     injection.end()
     sim.run_for(1)
-    assert callbacks(believing) == ["made", "ConnectionResetError"] and not injection.has_bitten
+    assert callbacks(believing) == ["made", "ConnectionResetError"] and not injection.is_effective
 
 
 def test_silent_half_open_connection_is_closed_by_tcp(sim):
@@ -358,10 +358,10 @@ def test_refused_connects_do_not_affect_open_connections(sim):
     injection = inject(sim, "refused-connections", target="a>b")
     pair.client.transport.write(b"x")
     sim.run_for(1)
-    assert pair.server.received == b"x" and not injection.has_bitten
+    assert pair.server.received == b"x" and not injection.is_effective
     with pytest.raises(ConnectionRefusedError):
         pair.connect()
-    assert injection.has_bitten
+    assert injection.is_effective
     injection.end()
     assert callbacks(pair.connect()) == ["made"]
 
@@ -371,7 +371,7 @@ def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, 
     pair = Pair(sim)
     began = sim.now_ns
     injection = inject(sim, "connect-time-out", target="a>b")
-    sim.triggers.at(began + ends_after_s * 1000 * MILLISECOND, lambda occasion: injection.end())
+    sim.triggers.at(began + ends_after_s * 1000 * MILLISECOND, lambda trigger_context: injection.end())
     pair.client.transport.write(b"x")
     if outcome == "made":
         assert callbacks(pair.connect()) == ["made"]
@@ -379,7 +379,7 @@ def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, 
     else:
         with pytest.raises(TimeoutError):
             pair.connect()
-    assert pair.server.received == b"x" and injection.has_bitten
+    assert pair.server.received == b"x" and injection.is_effective
 
 
 def test_reads_are_torn_byte_by_byte(sim):
@@ -387,10 +387,10 @@ def test_reads_are_torn_byte_by_byte(sim):
     injection = inject(sim, "torn-reads", target="a>b", piece_bytes=1, pieces_max=4)
     pair.client.transport.write(b"x")
     sim.run_for(0.1)
-    assert not injection.has_bitten, "one byte cannot be torn"
+    assert not injection.is_effective, "one byte cannot be torn"
     pair.client.transport.write(b"abcdefg")
     sim.run_for(0.1)
-    assert pair.server.chunks == [b"x", b"a", b"b", b"c", b"defg"] and injection.has_bitten
+    assert pair.server.chunks == [b"x", b"a", b"b", b"c", b"defg"] and injection.is_effective
 
 
 def test_reads_are_torn_at_every_boundary_in_turn(sim):
@@ -430,7 +430,7 @@ def test_reset_storm_resets_new_connections(sim):
         client = pair.connect()
         sim.run_for(0.1)
         resets += "ConnectionResetError" in callbacks(client)
-    assert resets > 20 and injection.has_bitten
+    assert resets > 20 and injection.is_effective
     injection.end()
     client = pair.connect()
     sim.run_for(10)

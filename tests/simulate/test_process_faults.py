@@ -43,7 +43,7 @@ def test_cluster_survives_process_faults(kind, target, params, incarnation) -> N
     """Every guarantee holds meanwhile; afterwards all clients are served, and no node is slow, paused or down."""
     with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
-        assert cluster.inject(kind, target, params).has_bitten
+        assert cluster.inject(kind, target, params).is_effective
         assert cluster.host(target).process.incarnation == incarnation
 
 
@@ -68,7 +68,7 @@ def test_node_restarts_as_another_release_and_back() -> None:
     """The controller rejects one whose levels end below that of the cluster, and it stops."""
     for release, takes_part in (("4.0", True), ("3.3", False)):
         with fault_cluster() as cluster:
-            assert cluster.inject("other-release", BROKER, {"release": release, "duration_ms": 3000}).has_bitten
+            assert cluster.inject("other-release", BROKER, {"release": release, "duration_ms": 3000}).is_effective
             assert [event.release for event in cluster.of(NodeStarted, BROKER)] == ["3.9", release, "3.9"]
             assert len(cluster.of(NodeReady, BROKER)) == (3 if takes_part else 2)
 
@@ -77,7 +77,7 @@ def test_controller_whose_release_does_not_support_the_level_stops() -> None:
     """The quorum continues without it (verified with 3.4.1 on the log of a 3.5.2: a fatal fault)."""
     with fault_cluster() as cluster:
         leader = cluster.leader
-        assert cluster.inject("other-release", leader, {"release": "3.3", "duration_ms": 3000}).has_bitten
+        assert cluster.inject("other-release", leader, {"release": "3.3", "duration_ms": 3000}).is_effective
         reasons = [event.reason for event in cluster.of(NodeFailed, leader)]
         reason = "ConfigError: kraftsim.release: metadata.version is finalized at level 21, and 3.3 knows 1 to 7: it cannot read this metadata log"
         assert reasons == [reason]
@@ -92,7 +92,7 @@ def test_stop_that_takes_too_long_ends_in_a_kill() -> None:
         cluster.simulation.run_for(0.4)
         assert cluster.host(BROKER).process.incarnation == 1
         cluster.simulation.run_for(0.5)
-        assert stop.has_bitten and cluster.host(BROKER).process.incarnation == 2 and cluster.of(NodeStopped, BROKER) == []
+        assert stop.is_effective and cluster.host(BROKER).process.incarnation == 2 and cluster.of(NodeStopped, BROKER) == []
         stuck.end()
 
 
@@ -114,12 +114,12 @@ def test_zombie_resumes_when_its_role_is_taken() -> None:
         cluster.inject("zombie", leader, {"after_ms": 0})
         assert len(cluster.of(ControllerElected)) == 2 and cluster.leader != leader
     with fault_cluster() as cluster:
-        assert cluster.inject("zombie", BROKER, {}).has_bitten
+        assert cluster.inject("zombie", BROKER, {}).is_effective
         assert [event.broker_id for event in cluster.of(BrokerFenced)] == [1]
     with fault_cluster() as cluster:
         follower = next(name for name in cluster.cluster.spec.controller_names if name != cluster.leader)
         arm(Fault(kind="restart", target=cluster.leader, trigger=AtTime(at_ms=cluster.now_ms + 500), params={"after_ms": 10}), cluster.simulation)
-        assert not cluster.inject("zombie", follower, {}).has_bitten and len(cluster.of(ControllerElected)) == 2
+        assert not cluster.inject("zombie", follower, {}).is_effective and len(cluster.of(ControllerElected)) == 2
 
 
 def test_peers_of_a_half_open_restart_keep_the_old_connection() -> None:
@@ -166,7 +166,7 @@ def test_every_callback_of_a_slow_process_takes_time(sim):
     tasks = [sim.spawn("a", tick(slow, sim, 10)), sim.spawn("a", tick(other, sim, 10)), sim.spawn("b", tick(fast, sim, 10))]
     for task in tasks:
         sim.run_until(task)
-    assert set(fast) == {0} and injection.has_bitten
+    assert set(fast) == {0} and injection.is_effective
     assert slow == other == [2_000_000 * n for n in range(1, 11)]
     injection.end()
     started = sim.now_ns + 2_000_000

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
-from bench.variants.workload import STORIES, Findings, play
+from bench.variants.workload import WORKLOADS, Findings, run_workload
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.explore.run import run_scenario
 from protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ VERDICTS = {
 @cache
 def found(scenario: str, kind: str, seed: int = 1) -> Findings:
     """Run a scenario with a hundred producers."""
-    return play(KINDS[kind], next(each for each in STORIES if each.name == scenario), 100, 30, seed)[0]
+    return run_workload(KINDS[kind], next(each for each in WORKLOADS if each.name == scenario), 100, 30, seed)[0]
 
 
 def harm(findings: Findings) -> str:

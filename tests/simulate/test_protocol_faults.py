@@ -13,7 +13,7 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k52_vote import VotePartitionResult, VoteResponse, VoteTopicResult
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
 from protocol.requests import decode_response, read_request_head, request_chunks, response_chunks
-from tests.simulate.frame_talk import FrameExchange, request, response
+from tests.simulate.frame_exchange import FrameExchange, request, response
 
 KINDS = ("late-reply", "lost-reply", "duplicate-request", "overtaken-request", "stale-metadata", "old-epoch-answer")
 STEADY = NetworkSettings(torn_writes=0)
@@ -40,12 +40,12 @@ def test_after_a_fault_every_request_is_executed_once_and_answered(sim, kind):
     client = exchange.client()
     injection = armed(sim, kind, OnFrame(api_key=22, nth=2, is_response=True, moment="after"))
     exchange.say(client, request(1) + request(2))
-    assert injection.has_fired and not injection.has_bitten, "there was no traffic after the second one"
+    assert injection.has_fired and not injection.is_effective, "there was no traffic after the second one"
     injection.end()
     for number in range(3, 30):
         exchange.say(client, request(number), 0.01)
     assert exchange.ids == client.answers == list(range(1, 30)) and client.lost is None
-    assert not injection.has_bitten and sim.network.cut_count == 0 and len(sim.network.connections) == 1
+    assert not injection.is_effective and sim.network.cut_count == 0 and len(sim.network.connections) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,9 +79,9 @@ def test_frame_is_cut_at_any_of_its_bytes(is_response, is_torn):
             for piece in pieces:
                 sim.loop.schedule(writer.process, sim.now_ns, writer.write, piece)
                 sim.run_for(0.01)
-            read = client.received if is_response else bytes(exchange.heard)
+            read = client.received if is_response else bytes(exchange.received)
             assert read == (response(1) if is_response else request(1)) + whole[:after_bytes]
-            assert injection.has_bitten and client.lost == "ConnectionResetError" and sim.network.connections == {}
+            assert injection.is_effective and client.lost == "ConnectionResetError" and sim.network.connections == {}
 
 
 def test_frame_that_was_already_sent_is_lost_in_transit(sim):
@@ -89,7 +89,7 @@ def test_frame_that_was_already_sent_is_lost_in_transit(sim):
     client = exchange.client()
     injection = armed(sim, "cut-connection", OnFrame(api_key=22, moment="after"))
     exchange.say(client, request(1))
-    assert exchange.ids == [] and client.lost == "ConnectionResetError" and injection.has_bitten
+    assert exchange.ids == [] and client.lost == "ConnectionResetError" and injection.is_effective
 
 
 # ---- late, lost
@@ -102,10 +102,10 @@ def test_late_response_reaches_a_connection_closed_by_its_client(sim, is_respons
     injection = armed(sim, "late-reply", OnFrame(api_key=22, nth=2, is_response=is_response))
     exchange.say(client, request(1) + request(2) + request(3), 5)
     assert exchange.ids == [1, 2, 3] and client.answers == [1], "later frames wait, too"
-    assert not injection.has_bitten, "no client has given up yet"
+    assert not injection.is_effective, "no client has given up yet"
     sim.loop.schedule(client.transport.process, sim.now_ns, client.transport.close)
     sim.run_for(1)
-    assert injection.has_bitten and client.lost == "closed" and client.answers == [1]
+    assert injection.is_effective and client.lost == "closed" and client.answers == [1]
     assert sim.network.connections == {}
     again = exchange.client()
     exchange.say(again, request(4))
@@ -119,7 +119,7 @@ def test_late_response_arrives_when_the_fault_ends(sim):
     exchange.say(client, request(1) + request(2), 2.5)
     assert client.answers == []
     sim.run_for(1)
-    assert client.answers == [1, 2] and not injection.has_bitten and injection.is_over
+    assert client.answers == [1, 2] and not injection.is_effective and injection.is_over
 
 
 def test_two_faults_may_hold_one_response(sim):
@@ -156,7 +156,7 @@ def test_lost_response_leaves_an_executed_request(sim, trigger, target, seen, an
             exchange.say(client, request(number))
     assert (exchange.ids, client.answers) == (seen, answered)
     assert client.received == b"".join(response(number) for number in answered), "not a byte of the lost one"
-    assert injection.has_bitten == (client.lost == "ConnectionResetError") == (len(answered) < 3)
+    assert injection.is_effective == (client.lost == "ConnectionResetError") == (len(answered) < 3)
 
 
 @pytest.mark.parametrize("kind, api_key, hits", [("lost-reply", 3, [1, 2]), ("lost-reply", None, [1])])
@@ -180,9 +180,9 @@ def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(sim, 
     injection = armed(sim, "duplicate-request", OnFrame(api_key=22, nth=2), after_ms=50, times=times)
     exchange.say(client, request(1) + request(2)[:7], 0.02)
     exchange.say(client, request(2)[7:] + request(3), 0.02)
-    assert exchange.ids == [1, 2, 3] and not injection.has_bitten
+    assert exchange.ids == [1, 2, 3] and not injection.is_effective
     sim.run_for(1)
-    assert exchange.ids == [1, 2, 3] + [2] * times and injection.has_bitten
+    assert exchange.ids == [1, 2, 3] + [2] * times and injection.is_effective
     numbers = [number for number, _ in exchange.seen]
     assert len(set(numbers)) == 1 + times, "each copy on a connection of its own"
     assert client.answers == [1, 2, 3] and len(sim.network.connections) == 1
@@ -195,7 +195,7 @@ def test_duplicate_without_a_receiver_changes_nothing(sim):
     exchange.say(client, request(1), 0.05)
     sim.kill("b")
     sim.run_for(60)
-    assert injection.has_fired and not injection.has_bitten and sim.troubles == []
+    assert injection.has_fired and not injection.is_effective and sim.troubles == []
 
 
 @pytest.mark.parametrize("same_client, overtaken_by, order", [(True, 1, [3, 4, 1, 2]), (False, 1, [3, 1, 2, 4]), (True, 2, [3, 4, 5, 1, 2])])
@@ -208,9 +208,9 @@ def test_request_is_overtaken_by_requests_on_other_connections(sim, same_client,
     exchange.say(stranger, request(3))
     exchange.say(other, request(4))
     if len(order) == 5:
-        assert not injection.has_bitten
+        assert not injection.is_effective
         exchange.say(other, request(5))
-    assert exchange.ids == order and injection.has_bitten
+    assert exchange.ids == order and injection.is_effective
     assert one.answers == [1, 2]
 
 
@@ -223,7 +223,7 @@ def test_overtaken_request_is_executed_though_its_client_gave_up(sim):
     sim.run_for(1)
     again = exchange.client()
     exchange.say(again, request(2))
-    assert exchange.ids == [2, 1] and again.answers == [2] and one.answers == [] and injection.has_bitten
+    assert exchange.ids == [2, 1] and again.answers == [2] and one.answers == [] and injection.is_effective
 
 
 @pytest.mark.parametrize("params, order", [({}, [1, 2]), ({"api_key": 62}, [2, 1])])
@@ -235,7 +235,7 @@ def test_broker_registration_is_overtaken_only_if_requested(sim, params, order):
     exchange.say(one, request(1, 62))
     exchange.say(other, request(2, 62))
     assert exchange.ids == order
-    assert injection.has_bitten is bool(params)
+    assert injection.is_effective is bool(params)
 
 
 def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim):
@@ -245,7 +245,7 @@ def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim):
     exchange.say(client, request(1) + request(2), 1.9)
     assert exchange.ids == []
     sim.run_for(1)
-    assert exchange.ids == client.answers == [1, 2] and not injection.has_bitten
+    assert exchange.ids == client.answers == [1, 2] and not injection.is_effective
 
 
 # ---- old responses
@@ -287,7 +287,7 @@ def test_old_response_to_the_same_request_replaces_the_new_one(sim, age, times, 
         server.controller_id = number
         ask_metadata(exchange, client, number)
     assert controllers(client) == expected and client.answers == list(range(6)), "each response has the id of its request"
-    assert injection.has_bitten
+    assert injection.is_effective
 
 
 def test_response_to_another_request_or_version_is_not_used(sim):
@@ -298,9 +298,9 @@ def test_response_to_another_request_or_version_is_not_used(sim):
     for number, (topic, version) in enumerate([("t", 7), ("u", 7), ("t", 6), ("u", 6)]):
         server.controller_id = number
         ask_metadata(exchange, client if version == 7 else other, number, topic, version)
-    assert controllers(client, 7) == [0, 1] and controllers(other, 6) == [2, 3] and not injection.has_bitten
+    assert controllers(client, 7) == [0, 1] and controllers(other, 6) == [2, 3] and not injection.is_effective
     ask_metadata(exchange, client, 4, "u", 7)
-    assert controllers(client, 7)[-1] == 1 and injection.has_bitten
+    assert controllers(client, 7)[-1] == 1 and injection.is_effective
 
 
 def test_identical_response_is_left_unchanged(sim):
@@ -309,7 +309,7 @@ def test_identical_response_is_left_unchanged(sim):
     injection = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
     for number in range(5):
         ask_metadata(exchange, client, number)
-    assert client.answers == list(range(5)) and not injection.has_bitten
+    assert client.answers == list(range(5)) and not injection.is_effective
 
 
 def vote_answer(version, epoch):
@@ -337,7 +337,7 @@ def test_response_of_an_earlier_epoch_replaces_the_new_one(sim, api_key, version
     effects = []
     for number in range(6):
         exchange.say(client, request(number, api_key)[:6] + version.to_bytes(2, "big") + request(number, api_key)[8:])
-        effects.append(injection.has_bitten)
+        effects.append(injection.is_effective)
     decoded = [decode_response(api_key, version, response(0, body)[4:])[1] for body in client.bodies]
     assert decoded == [given[0], given[1], given[2], given[2], given[3], given[5]], "no response is replaced by one of the same epoch"
     assert effects == [False, False, False, True, True, True] and client.answers == list(range(6))
@@ -352,4 +352,4 @@ def test_response_without_an_epoch_is_left_unchanged(sim):
     injection = armed(sim, "old-epoch-answer", AtTime(at_ms=0), target="b")
     for number in range(3):
         exchange.say(client, request(number, 53)[:6] + b"\x00\x00" + request(number, 53)[8:])
-    assert client.answers == [0, 1, 2] and not injection.has_bitten
+    assert client.answers == [0, 1, 2] and not injection.is_effective

@@ -26,7 +26,7 @@ def completed_run(seed: int, **options: object) -> QuorumRun:
     """Run once; any violation fails the test."""
     with Simulation(seed) as simulation:
         run = QuorumRun(simulation, seed, **options)  # type: ignore[arg-type]
-        run.play()
+        run.run()
         assert simulation.violations == []
         return run
 
@@ -55,7 +55,7 @@ def test_records_of_an_isolated_leader_are_reverted_and_truncated() -> None:
         node = run.controller(leader)
         simulation.run_until(lambda: not node.is_active, limit_s=10)
         assert node.raft.log_end_offset > (node.raft.high_watermark or 0), "it wrote uncommitted records"
-        assert node.ledger.state.producer_ids.next_producer_id == run.blocks[answered - 1].next_producer_id
+        assert node.metadata_writer.state.producer_ids.next_producer_id == run.blocks[answered - 1].next_producer_id
         simulation.run_until(lambda: run.leader in others, limit_s=20)
         run.heal_all()
         simulation.run_until(requester, limit_s=120)
@@ -129,7 +129,7 @@ def test_quorum_run_is_reproducible_byte_for_byte() -> None:
 
     def history() -> bytes:
         with Simulation(5) as simulation:
-            QuorumRun(simulation, 5).play(seconds=8, ids=4000)
+            QuorumRun(simulation, 5).run(seconds=8, ids=4000)
             return simulation.event_bytes()
 
     assert history() == history()
@@ -144,11 +144,11 @@ def test_clean_stop_of_a_controller_records_a_fully_flushed_log(moment_ms: int) 
         run.begin_to_ask(1_000_000)
         simulation.run_until(lambda: len(run.blocks) >= 3, limit_s=30)
         follower = next(name for name in run.names if name != run.leader)
-        platter = simulation.hosts[follower].platter
-        platter.flush_ns = (3_000_000, 4_000_000)
+        durable = simulation.hosts[follower].durable
+        durable.flush_ns = (3_000_000, 4_000_000)
         simulation.run_for(0.1 + moment_ms / 1000)
         simulation.run_until(simulation.spawn(follower, run.controller(follower).stop()), limit_s=30)
-        checkpoint = parse_offset_checkpoint(bytes(platter.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
+        checkpoint = parse_offset_checkpoint(bytes(durable.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
         end_offset = next(split_batches(run.log_of(follower)[-1])).next_offset
         assert checkpoint == {("__cluster_metadata", 0): end_offset}
         assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])

@@ -9,20 +9,20 @@ from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.node.parts import Parts
 from kraftsim.world.simulated.errors import SimulationStopped
-from tests.simulate.raft_properties.seven import PROPERTIES, play
+from tests.simulate.raft_properties.properties import PROPERTIES, run
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_property_holds(name: str, seed: int) -> None:
     """All invariants hold after every event, and every replica learns what is committed. The histories are checked not to be trivial."""
-    result = play(name, seed)
+    result = run(name, seed)
     assert result.looks > 50 and result.end_offset > 10
 
 
 def test_seed_is_reproducible() -> None:
     name = "can_recover_after_all_nodes_killed"
-    assert play(name, 1) == play(name, 1)
+    assert run(name, 1) == run(name, 1)
 
 
 class CommitsWhatItHas(Leadership):
@@ -52,4 +52,4 @@ class CommitsWhatTooFewHave(Leadership):
 )
 def test_wrong_rules_violate_an_invariant(swap: Callable[[Parts], Parts], name: str, seed: int, broken: str) -> None:
     with pytest.raises(SimulationStopped, match=broken):
-        play(name, seed, swap)
+        run(name, seed, swap)

@@ -37,7 +37,7 @@ SHIPPED = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.bl
 IDS = 30
 
 
-class Lab:
+class Harness:
     """A running cluster, and one client."""
 
     def __init__(self, simulation: Simulation, settings: Mapping[str, str], **spec: object) -> None:
@@ -113,7 +113,7 @@ class Lab:
         """Kill a broker, and restart it when its session has expired, optionally with other settings."""
         host = self.cluster.hosts[name]
         self.simulation.kill(host)
-        host.told.update({key.replace("_", "."): value for key, value in settings.items()})
+        host.overrides.update({key.replace("_", "."): value for key, value in settings.items()})
         self.simulation.run_for(4)
         self.simulation.restart(host)
         self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
@@ -128,20 +128,20 @@ class Lab:
 def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(settings: Mapping[str, str], figures) -> None:
     """730-32: ids without coordination need a durable disk; those of the controller do not."""
     with Simulation(1) as simulation:
-        lab = Lab(simulation, settings)
-        before, _ = lab.ids_of(1)
-        host = lab.cluster.hosts["broker-1"]
+        harness = Harness(simulation, settings)
+        before, _ = harness.ids_of(1)
+        host = harness.cluster.hosts["broker-1"]
         simulation.kill(host)
-        assert (COUNTER_FILE in host.platter.names) is bool(settings)
-        host.platter.names.clear()
-        host.platter.durable_names.clear()
-        host.platter.journal.clear()
+        assert (COUNTER_FILE in host.durable.names) is bool(settings)
+        host.durable.names.clear()
+        host.durable.durable_names.clear()
+        host.durable.journal.clear()
         simulation.run_for(4)
         simulation.restart(host)
-        simulation.run_until(lab.cluster.wait_until_ready(), limit_s=60)
-        after, _ = lab.ids_of(1)
+        simulation.run_until(harness.cluster.wait_until_ready(), limit_s=60)
+        after, _ = harness.ids_of(1)
         again = len({*before} & {*after})
-        assert again == lab.violations == (IDS if settings else 0)
+        assert again == harness.violations == (IDS if settings else 0)
         figures(**{f"ids_of_a_lost_disk_{'own_disk' if settings else 'shipped'}": again})
 
 
@@ -149,12 +149,12 @@ def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(settings: Mapp
 def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, figures) -> None:
     """730-32: an id that exceeds the bits is rejected for all of its clients, for ever; existing brokers continue."""
     with Simulation(2) as simulation:
-        lab = Lab(simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}})
+        harness = Harness(simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}})
         tries = 20
-        given, refused = lab.ids_of(2, tries_max=tries)
+        given, refused = harness.ids_of(2, tries_max=tries)
         fits = node_id < 2**BROKER_BITS
         assert len(given) == (IDS if fits else 0) and (sum(refused.values()) == tries) is not fits
-        assert len(lab.ids_of(1)[0]) == IDS and not lab.violations
+        assert len(harness.ids_of(1)[0]) == IDS and not harness.violations
         figures(**{f"given_by_{'the_last_that_fits' if fits else 'a_misfit'}": len(given)})
 
 
@@ -163,12 +163,12 @@ def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figure
     """730-32: its prefix lies inside the range of ZooKeeper mode if its id is 0, which Kafka allows."""
     with Simulation(3) as simulation:
         names = {"broker.id": str(node_id)}
-        lab = Lab(simulation, {}, brokers=1, controllers=0, zookeeper=True, release="3.5", node_settings={"broker-1": names})
-        before, _ = lab.ids_of(1)
-        lab.restart("broker-1", kraftsim_producer_id_blocks="own-disk")
-        after, _ = lab.ids_of(1)
+        harness = Harness(simulation, {}, brokers=1, controllers=0, zookeeper=True, release="3.5", node_settings={"broker-1": names})
+        before, _ = harness.ids_of(1)
+        harness.restart("broker-1", kraftsim_producer_id_blocks="own-disk")
+        after, _ = harness.ids_of(1)
         again = len({*before} & {*after})
-        assert again == lab.violations == (IDS if node_id == 0 else 0)
+        assert again == harness.violations == (IDS if node_id == 0 else 0)
         figures(**{f"ids_of_zookeeper_again_{node_id}": again})
 
 
@@ -176,12 +176,12 @@ def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figure
 def test_looping_client_takes_one_block_of_an_idempotent_controller(settings: Mapping[str, str], figures) -> None:
     """730-34: that is the purpose of idempotence."""
     with Simulation(4) as simulation:
-        lab = Lab(simulation, settings)
-        lab.ids_of(1, 1)
-        before, times = lab.records(), 300
-        blocks = lab.allocate(lab.cluster.spec.controller_names[0], 1000, times)
+        harness = Harness(simulation, settings)
+        harness.ids_of(1, 1)
+        before, times = harness.records(), 300
+        blocks = harness.allocate(harness.cluster.spec.controller_names[0], 1000, times)
         key = "repeating" if settings is REPEATING else "shipped"
-        taken = lab.records() - before
+        taken = harness.records() - before
         assert taken == len({*blocks}) == (1 if settings is REPEATING else times)
         figures(**{f"loop_records_{key}": taken}, loop_requests=len(blocks))
 
@@ -190,11 +190,11 @@ def test_looping_client_takes_one_block_of_an_idempotent_controller(settings: Ma
 def test_two_machines_with_one_broker_id_get_one_block(settings: Mapping[str, str], figures) -> None:
     """730-34: a cloned broker has the same id, epoch and request counter. Both request the next block, and clients of both use it."""
     with Simulation(5) as simulation:
-        lab = Lab(simulation, settings)
-        lab.ids_of(1, 10)
-        received = [event for event in lab.emitted if isinstance(event, ProducerIdBlockReceived)]
-        of_the_copy = lab.allocate(lab.cluster.spec.controller_names[0], len(received) + 1)[0]
-        given, _ = lab.ids_of(1, 3 * len(of_the_copy))
+        harness = Harness(simulation, settings)
+        harness.ids_of(1, 10)
+        received = [event for event in harness.emitted if isinstance(event, ProducerIdBlockReceived)]
+        of_the_copy = harness.allocate(harness.cluster.spec.controller_names[0], len(received) + 1)[0]
+        given, _ = harness.ids_of(1, 3 * len(of_the_copy))
         common = len({*given} & {*of_the_copy})
         key = "repeating" if settings is REPEATING else "shipped"
         assert common == (len(of_the_copy) if settings is REPEATING else 0)
@@ -205,14 +205,14 @@ def test_two_machines_with_one_broker_id_get_one_block(settings: Mapping[str, st
 def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
     """730-34: it keeps them in memory. A request retried after a failover still wastes a block."""
     with Simulation(6) as simulation:
-        lab = Lab(simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3)
-        lab.ids_of(1, 1)
-        leader = lab.leader()
-        first, again = lab.allocate(leader, 1000, 2)
+        harness = Harness(simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3)
+        harness.ids_of(1, 1)
+        leader = harness.leader()
+        first, again = harness.allocate(leader, 1000, 2)
         assert first == again
         simulation.kill(leader)
         simulation.run_for(6)
-        later = lab.allocate(lab.leader(), 1000)[0]
+        later = harness.allocate(harness.leader(), 1000)[0]
         assert not {*later} & {*first}
         figures(blocks_of_one_request_after_a_failover=len({first, again, later}))
 
@@ -222,21 +222,21 @@ def test_controllers_with_different_readings_of_the_block_end(before: str, after
     """730-13: the text does not say whether the end is inclusive. The next controller repeats an id, or skips one."""
     with Simulation(7) as simulation:
         settings = {"kraftsim.producer.id.control": before, "controller.quorum.fetch.timeout.ms": "1000"}
-        lab = Lab(simulation, settings, controllers=3)
-        lab.ids_of(1, 1)
-        leader = lab.leader()
-        last = lab.allocate(leader, None)[0]
-        for name in lab.cluster.spec.controller_names:
+        harness = Harness(simulation, settings, controllers=3)
+        harness.ids_of(1, 1)
+        leader = harness.leader()
+        last = harness.allocate(leader, None)[0]
+        for name in harness.cluster.spec.controller_names:
             if name != leader:
-                host = lab.cluster.hosts[name]
+                host = harness.cluster.hosts[name]
                 simulation.kill(host)
-                host.told["kraftsim.producer.id.control"] = after
+                host.overrides["kraftsim.producer.id.control"] = after
                 simulation.restart(host)
                 simulation.run_for(3)
-        assert lab.leader() == leader
+        assert harness.leader() == leader
         simulation.kill(leader)
         simulation.run_for(6)
-        following = lab.allocate(lab.leader(), None)[0]
+        following = harness.allocate(harness.leader(), None)[0]
         assert last.stop - following.start == overlap
         repeated, left_out = len({*last} & {*following}), max(following.start - last.stop, 0)
         if before == after:

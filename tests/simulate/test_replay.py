@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.again import check_again
 from kraftsim.explore.divergence import compare, compare_logs, logs_of
 from kraftsim.explore.replay import read_replay
+from kraftsim.explore.replay_check import check_replay
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
-from kraftsim.explore.surroundings import Surroundings
+from kraftsim.explore.run import run_request
+from kraftsim.explore.run_environment import RunEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -28,7 +28,7 @@ def kept(tmp_path_factory):
     request = RunRequest(
         scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=5, faults=(CRASH,), workload=SMALL, brokers=2, bugs=("KAFKA-10533",)
     )
-    return root, play_request(request, root)
+    return root, run_request(request, root)
 
 
 def line(n, t_ns, kind, **fields):
@@ -41,13 +41,13 @@ def test_replay_file_reproduces_the_run(kept, tmp_path):
     replay = read_replay(root)
     assert (replay.faults, replay.brokers, dict(replay.workload)) == ((CRASH,), 2, SMALL)
     assert result.command == f"kraftsim replay {root / 'replay.json'}"
-    checked = check_again(replay, recorded=root, out=tmp_path / "again")
+    checked = check_replay(replay, recorded=root, out=tmp_path / "again")
     assert checked.is_same and checked.difference is None, checked.lines()
 
 
 def test_file_without_a_later_choice_uses_its_former_default(kept, tmp_path):
     """Seed 1 now draws which frames are large and what a read returns; a file without them means the former default."""
-    usual, drawn = Surroundings(), RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1)
+    usual, drawn = RunEnvironment(), RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1)
     assert drawn.around().read_bytes and drawn.spec(port=9092).settings["kraftsim.large.frame.bytes"] == str(drawn.around().large_frame_bytes)
     old = json.loads((kept[0] / "replay.json").read_bytes()) | {"seed": 1}
     for name in ("large_frame_bytes", "read_bytes"):
@@ -62,7 +62,7 @@ def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
     """The broker dies 100 ms later: the logs of both runs are equal until it should have died."""
     root, _ = kept
     later = msgspec.structs.replace(CRASH, trigger=AtTime(at_ms=800))
-    checked = check_again(msgspec.structs.replace(read_replay(root), faults=(later,)), recorded=root, out=tmp_path / "other")
+    checked = check_replay(msgspec.structs.replace(read_replay(root), faults=(later,)), recorded=root, out=tmp_path / "other")
     assert not checked.is_same
     assert checked.difference.first.node == "harness", "the harness arms another fault"
     nodes = compare(root, tmp_path / "other", nodes=("broker-1", "broker-2", "controller-101"))
@@ -110,7 +110,7 @@ def test_verbs_report_the_result_by_exit_code(kept, tmp_path):
     assert run(kraftsim, ["diff", str(root), str(tmp_path)]).exit_code == 3
 
 
-@pytest.mark.parametrize("content, why", [(b"{}", "format 0"), (b"[", "no replay file"), (b'{"format": 1, "seed": 4}', "no replay file")])
+@pytest.mark.parametrize("content, why", [(b"{}", "format 0"), (b"[", "not a replay file"), (b'{"format": 1, "seed": 4}', "not a replay file")])
 def test_invalid_replay_file_is_rejected(tmp_path, content, why):
     """In one line that names the error."""
     path = tmp_path / "replay.json"

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from kraftsim.campaign.errand import Terms
+from kraftsim.campaign.campaign_job import Terms
 from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import scenarios
 from kraftsim.core.raft.raft_log import RaftLog
@@ -54,8 +54,8 @@ def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it():
     """The controller that counts unflushed records allocates a block twice after a power loss (KAFKA-10533)."""
     with_bug = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
     assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {name for run in with_bug.found for name in run.invariants_violated}
-    without = sweep(NAME, seeds=range(1, with_bug.seeds_played + 1))
-    assert without.clean == without.seeds_played, "\n".join(without.lines())
+    without = sweep(NAME, seeds=range(1, with_bug.seeds_run + 1))
+    assert without.clean == without.seeds_run, "\n".join(without.lines())
 
 
 def test_replay_line_of_a_finding_reproduces_it(tmp_path):

@@ -5,12 +5,12 @@ from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
+from kraftsim.explore.description import fault_text
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
+from kraftsim.explore.run import run_request
 from kraftsim.explore.shrink import NotFailing, shrink
 from kraftsim.explore.simpler import fewer, rounded, simpler_faults
-from kraftsim.explore.story import told_fault
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame
 
@@ -37,7 +37,7 @@ def failing():
         faults=(*DECOYS[:2], DARK, *DECOYS[2:]),
         workload=WORK,
     )
-    result = play_request(request)
+    result = run_request(request)
     return request, result
 
 
@@ -53,7 +53,7 @@ def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
     assert alone.candidate.brokers < 3
     assert all(value <= WORK[name] for name, value in alone.candidate.workload.items())
     assert alone.candidate.workload["writers"] * alone.candidate.workload["records_per_writer"] == 0
-    small = play_request(alone.candidate.request(request), tmp_path / "small")
+    small = run_request(alone.candidate.request(request), tmp_path / "small")
     assert alone.finding.invariant in small.invariants_violated and alone.finding.invariant in result.invariants_violated
     assert read_replay(tmp_path / "small").faults == alone.candidate.faults
 
@@ -77,7 +77,7 @@ def test_run_that_does_not_fail_cannot_be_shrunk(failing):
 def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
     """From the run's directory to a smaller one beside it."""
     request, _ = failing
-    play_request(request, tmp_path / "run")
+    run_request(request, tmp_path / "run")
     done = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False)
     assert done.return_value == 0, done.output
     small = tmp_path / "run-small"
@@ -135,4 +135,4 @@ def test_repeated_simplification_terminates(fault):
 )
 def test_fault_is_described_in_words(fault, text):
     """A reader without the schedule understands what is injected, where, and when."""
-    assert told_fault(fault) == text
+    assert fault_text(fault) == text

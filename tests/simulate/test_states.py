@@ -14,14 +14,14 @@ from kraftsim.events.raft import (
     RaftRoleChanged,
     SnapshotLoaded,
     VoteAnswered,
-    VoteTold,
+    VoteSent,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, from_json, to_json
 from kraftsim.faults.schedule import keys_of
-from kraftsim.faults.standing import standing_of
+from kraftsim.faults.state_tracker import state_tracker_of
 from kraftsim.faults.states import STATES
 from kraftsim.faults.targets import directions, members, names_leader, with_leader
 from kraftsim.faults.trigger import AtTime, OnState
@@ -84,8 +84,8 @@ ROWS = [
     ("vote-not-told", [voted()], True),
     ("vote-not-told", [voted(is_granted=False)], False),
     ("vote-not-told", [voted(is_pre_vote=True)], False),
-    ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2)], False),
-    ("vote-not-told", [voted(), VoteTold(leader_epoch=5, candidate_id=2), voted(epoch=6)], True),
+    ("vote-not-told", [voted(), VoteSent(leader_epoch=5, candidate_id=2)], False),
+    ("vote-not-told", [voted(), VoteSent(leader_epoch=5, candidate_id=2), voted(epoch=6)], True),
     ("markers-missing", [decided("Ongoing"), decided("PrepareCommit")], True),
     ("markers-missing", [decided("PrepareAbort"), decided("PrepareCommit", "u"), decided("CompleteAbort")], True),
     ("markers-missing", [decided("PrepareAbort"), decided("CompleteAbort")], False),
@@ -105,9 +105,9 @@ def sim():
         yield simulation
 
 
-def note(sim, host, *facts):
+def emit(sim, host, *facts):
     for fact in facts:
-        sim.world_of(host).note(fact)
+        sim.world_of(host).emit(fact)
 
 
 def test_every_state_is_in_the_table():
@@ -116,57 +116,57 @@ def test_every_state_is_in_the_table():
 
 @pytest.mark.parametrize("state, facts, holds", ROWS)
 def test_state_lasts_from_one_event_to_another(sim, state, facts, holds):
-    early = standing_of(sim)
-    note(sim, "a", *facts)
+    early = state_tracker_of(sim)
+    emit(sim, "a", *facts)
     assert early.holds(state, "a") == holds and not early.holds(state, "b")
     sim.kill("a")
     assert not early.holds(state, "a"), "a dead node is in no state"
     sim.restart("a")
     assert not early.holds(state, "a"), "and a new incarnation starts with none"
-    note(sim, "a", *facts)
+    emit(sim, "a", *facts)
     assert early.holds(state, "a") == holds, "but enters them like the former one"
 
 
 def test_events_before_the_first_query_count(sim):
-    note(sim, "a", LEADER, appended(4))
-    assert standing_of(sim).leader() == "a" and standing_of(sim).holds("appended-not-committed", "a")
-    assert standing_of(sim) is standing_of(sim)
+    emit(sim, "a", LEADER, appended(4))
+    assert state_tracker_of(sim).leader() == "a" and state_tracker_of(sim).holds("appended-not-committed", "a")
+    assert state_tracker_of(sim) is state_tracker_of(sim)
 
 
 def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim):
-    note(sim, "b", role("Leader", 9))
-    note(sim, "a", role("Leader", 7))
-    tracker = standing_of(sim)
+    emit(sim, "b", role("Leader", 9))
+    emit(sim, "a", role("Leader", 7))
+    tracker = state_tracker_of(sim)
     assert tracker.leader() == "b"
     sim.kill("b")
     assert tracker.leader() == "a"
-    note(sim, "a", role("Follower", 9))
+    emit(sim, "a", role("Follower", 9))
     assert tracker.leader() is None
 
 
 def test_before_kraft_the_controller_is_the_leader(sim):
     """The leader of a quorum takes precedence: brokers may still consider themselves controllers while it takes over."""
-    tracker = standing_of(sim)
+    tracker = state_tracker_of(sim)
     assert tracker.leader() is None
-    note(sim, "a", ZookeeperControllerElected(controller_epoch=3))
-    note(sim, "b", ZookeeperControllerElected(controller_epoch=4))
+    emit(sim, "a", ZookeeperControllerElected(controller_epoch=3))
+    emit(sim, "b", ZookeeperControllerElected(controller_epoch=4))
     assert tracker.leader() == "b"
-    note(sim, "c", LEADER)
+    emit(sim, "c", LEADER)
     assert tracker.leader() == "c"
     sim.kill("c")
-    note(sim, "b", ZookeeperControllerResigned(controller_epoch=4, reason="its session is over"))
+    emit(sim, "b", ZookeeperControllerResigned(controller_epoch=4, reason="its session is over"))
     assert tracker.leader() == "a"
 
 
 @pytest.mark.parametrize("led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"])
 def test_leader_callback_fires_once_for_the_next_leader(sim, led):
     leaders = []
-    tracker = standing_of(sim)
+    tracker = state_tracker_of(sim)
     tracker.when_led(leaders.append)
     given_up = tracker.when_led(leaders.append)
     given_up()
-    note(sim, "b", led)
-    note(sim, "c", LEADER)
+    emit(sim, "b", led)
+    emit(sim, "c", LEADER)
     assert leaders == ["b"]
 
 
@@ -183,28 +183,28 @@ def test_leader_callback_fires_once_for_the_next_leader(sim, led):
 )
 def test_fault_fires_when_a_node_enters_all_states(sim, trigger, falls):
     injection = arm(Fault(kind="kill", trigger=trigger), sim)
-    note(sim, "a", LEADER, appended(3), NodeReady(), appended(4), committed(5))
+    emit(sim, "a", LEADER, appended(3), NodeReady(), appended(4), committed(5))
     if falls != "a":
-        note(sim, "a", role("Follower"))
-    note(sim, "b", LEADER, NodeReady(), appended(7), written(7))
+        emit(sim, "a", role("Follower"))
+    emit(sim, "b", LEADER, NodeReady(), appended(7), written(7))
     assert [name for name in ("a", "b", "c") if not sim.host(name).is_alive] == [falls] * (falls is not None)
     assert injection.has_fired == (falls is not None)
     sim.run_for(1)
 
 
 def test_node_already_in_the_state_must_leave_it_first(sim):
-    note(sim, "a", LEADER)
+    emit(sim, "a", LEADER)
     injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
-    note(sim, "a", appended(3), role("Leader"))
+    emit(sim, "a", appended(3), role("Leader"))
     assert not injection.has_fired
-    note(sim, "a", role("Resigned"), role("Leader", 2))
+    emit(sim, "a", role("Resigned"), role("Leader", 2))
     assert injection.has_fired
 
 
 def test_ended_fault_waits_for_no_state(sim):
     injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
     injection.end()
-    note(sim, "a", LEADER)
+    emit(sim, "a", LEADER)
     assert not injection.has_fired and sim.host("a").is_alive
 
 
@@ -269,5 +269,5 @@ def test_nonexistent_host_is_not_targeted(sim, kind, target):
     """A smaller workload has fewer clients than the schedule that was drawn for it."""
     injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=1), target=target), sim)
     sim.run_for(20)
-    assert injection.has_fired and not injection.has_bitten
+    assert injection.has_fired and not injection.is_effective
     injection.end()

@@ -14,8 +14,8 @@ from kraftsim.events.catalogue import KINDS
 from kraftsim.explore.columns import fitting, laid_out
 from kraftsim.explore.divergence import compare
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play_request
-from kraftsim.explore.short_words import SPECIAL, WORDS, short
+from kraftsim.explore.run import run_request
+from kraftsim.explore.short_texts import SPECIAL, WORDS, short
 from kraftsim.explore.trace import ACROSS, QUIET, columns_of, read_trace, rows_of, select
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
@@ -30,7 +30,7 @@ def run_dir(tmp_path_factory):
     """A broker dies and restarts, another one is paused."""
     root = tmp_path_factory.mktemp("traced") / "run"
     request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=2, faults=(CRASH, PAUSE), workload=WORK, brokers=2)
-    play_request(request, root)
+    run_request(request, root)
     return root
 
 
@@ -66,7 +66,7 @@ def test_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
     """Controllers first, clients last."""
     lines = lines_of(run_dir, "--compact", "--width", "50")
     assert lines[0].split() == ["seconds", "controller-101", "broker-1"]
-    assert lines[-1] == "no room for broker-2, asker-1, reader-1: --node chooses, --width widens"
+    assert lines[-1] == "not shown for lack of width: broker-2, asker-1, reader-1; use --node or --width"
     assert fitting(["a"] * 9, 10) == 1
 
 
@@ -93,7 +93,7 @@ def test_every_event_kind_has_a_description(kind):
 def test_tables_name_only_existing_event_kinds():
     """A renamed kind would silently disappear."""
     assert (WORDS.keys() | SPECIAL.keys() | ACROSS.keys() | QUIET) <= KINDS.keys()
-    assert short("Unheard", {"offset": 4}) == "Unheard 4" and short("Unheard", {}) == "Unheard"
+    assert short("ResponseDiscarder", {"offset": 4}) == "ResponseDiscarder 4" and short("ResponseDiscarder", {}) == "ResponseDiscarder"
 
 
 def test_frames_name_the_other_end(run_dir):

@@ -28,7 +28,7 @@ async def write_ten_times(world):
     for i in range(10):
         file.append([b"%d" % i])
         await file.flush()
-        world.note(NodeStopped(reason=str(i)))
+        world.emit(NodeStopped(reason=str(i)))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_process_dies_at_the_exact_trigger_point(sim, trigger, content, emitted)
     injection = arm(Fault(kind="kill", trigger=trigger), sim)
     sim.spawn("a", write_ten_times(sim.world_of("a")))
     sim.run_for(10)
-    assert injection.has_fired == injection.has_bitten == (emitted < 10)
+    assert injection.has_fired == injection.is_effective == (emitted < 10)
     assert sim.host("a").is_alive == (emitted == 10)
     if emitted < 10:
         sim.restart("a")
@@ -64,7 +64,7 @@ def test_power_loss_between_write_and_flush_loses_the_write():
             injection = arm(Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")), sim)
             sim.spawn("a", write_ten_times(sim.world_of("a")))
             sim.run_for(1)
-            lost += injection.has_bitten
+            lost += injection.is_effective
     assert lost >= 5
 
 
@@ -147,8 +147,8 @@ FOUR = [request(1, 3), request(2), request(3) + request(4, 3), request(5)[:5], r
 def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
     injection = arm(Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim)
     requests, client = converse(sim, FOUR)
-    assert injection.has_bitten == (len(seen) < 6)
-    assert client.lost == ("ConnectionResetError" if injection.has_bitten else None)
+    assert injection.is_effective == (len(seen) < 6)
+    assert client.lost == ("ConnectionResetError" if injection.is_effective else None)
     if trigger.is_response:
         assert len(client.received) // 14 == answered, "the response with the torn header is incomplete"
     else:
@@ -200,7 +200,7 @@ def test_every_kind_is_armed_fires_and_takes_effect():
             counted = tally([injection])[kind]
             assert (counted.armed, counted.fired, counted.bit) == (1, 1, 1), kind
             emitted = sim.event_bytes()
-            for event in (b"FaultArmed", b"FaultFired", b"FaultBit"):
+            for event in (b"FaultArmed", b"FaultInjected", b"FaultTookEffect"):
                 assert emitted.count(event) == 1, (kind, event)
             assert emitted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), kind
 
@@ -254,9 +254,11 @@ def test_targets_name_links(target, pairs):
 
 def test_event_trigger_checks_the_fields_of_the_event(sim):
     hosts = []
-    sim.triggers.on_event(lambda occasion: hosts.append(occasion.host), kind="LogRecovered", nth=2, fields={"topic": "x", "clean": True})
+    sim.triggers.on_event(
+        lambda trigger_context: hosts.append(trigger_context.host), kind="LogRecovered", nth=2, fields={"topic": "x", "clean": True}
+    )
     for host in ("a", "b"):
         for topic in ("x", "y"):
-            sim.world_of(host).note(LogRecovered(topic=topic, partition=0, next_offset=0, cut_bytes=0, clean=True))
-        sim.world_of(host).note(NodeReady())
+            sim.world_of(host).emit(LogRecovered(topic=topic, partition=0, next_offset=0, truncated_bytes=0, clean=True))
+        sim.world_of(host).emit(NodeReady())
     assert hosts == ["b"]

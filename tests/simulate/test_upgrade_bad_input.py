@@ -51,7 +51,7 @@ def last_words(harness: ZooKeeperHarness, name: str) -> str:
 async def fails_to_return(harness: ZooKeeperHarness, name: str, settings: Mapping[str, str]) -> None:
     """Restart a node that is rejected or stays fenced: wait until nothing more can happen."""
     await harness.stop(name)
-    harness.cluster.hosts[name].told.update(settings)
+    harness.cluster.hosts[name].overrides.update(settings)
     harness.start(name)
     await asyncio.sleep(REFUSED_AFTER_S)
 
@@ -61,7 +61,7 @@ async def recovers(harness: ZooKeeperHarness, name: str, settings: Mapping[str, 
     if harness.cluster.hosts[name].is_alive:
         await harness.stop(name)
     for key in settings:
-        del harness.cluster.hosts[name].told[key]
+        del harness.cluster.hosts[name].overrides[key]
     harness.start(name)
     await asyncio.sleep(1)
     await harness.ready()
@@ -103,7 +103,7 @@ def test_broker_with_an_unsupported_upgrade_does_not_start(settings: Mapping[str
     """From ZooKeeper straight to 4.0, and levels that the release does not support; the other broker continues with the common version."""
     harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 15)
@@ -115,7 +115,7 @@ def test_broker_with_an_unsupported_upgrade_does_not_start(settings: Mapping[str
         ids += await harness.producer_ids(2)
         assert len(set(ids)) == 4 and len(await harness.read()) == 30
 
-    harness.play(play)
+    harness.run(run)
 
 
 def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None:
@@ -129,10 +129,10 @@ def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None
     harness = ZooKeeperHarness(zookeeper=False, controllers=3, brokers=2, release=FORMER, settings=settings)
     level = build_record(FeatureLevelRecord(name=FEATURE, feature_level=FORMER_LEVEL), 0)
     for name in harness.spec.controller_names:
-        harness.cluster.hosts[name].platter.names["bootstrap.checkpoint"] = Inode(build_metadata_snapshot([level], timestamp=0))
+        harness.cluster.hosts[name].durable.names["bootstrap.checkpoint"] = Inode(build_metadata_snapshot([level], timestamp=0))
     leap = {RELEASE: "4.0"}
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 15)
@@ -154,7 +154,7 @@ def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None
         await harness.produce("afterwards", 15)
         assert len(await harness.read()) == 45
 
-    harness.play(play)
+    harness.run(run)
 
 
 def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
@@ -163,12 +163,12 @@ def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
     """
     harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 15)
         await harness.stop("broker-1")
-        harness.cluster.hosts["broker-1"].told.update({RELEASE: "3.9", VERSION: "3.9"})
+        harness.cluster.hosts["broker-1"].overrides.update({RELEASE: "3.9", VERSION: "3.9"})
         harness.start("broker-1")
         await harness.ready()
         await harness.in_sync()
@@ -183,4 +183,4 @@ def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
         await harness.produce("afterwards", 15)
         assert len(await harness.read()) == 45
 
-    harness.play(play)
+    harness.run(run)

@@ -72,7 +72,7 @@ def told_of(harness: ZooKeeperHarness) -> set[str]:
 def test_controller_continues_without_unreadable_znodes() -> None:
     """A running one continues; the next one ignores those topics, and loads them once they are readable."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         for name in (TOPIC, OTHER, THIRD):
             await harness.topic(name)
@@ -94,13 +94,13 @@ def test_controller_continues_without_unreadable_znodes() -> None:
         await harness.produce("after", 30)
         assert len(await harness.read()) == 90
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 def test_unreadable_controller_epoch_or_broker_blocks_decisions_until_repaired() -> None:
     """The next epoch, or the set of live brokers, is unknown; leaders remain leaders."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.producer_ids(6)  # every broker has a block: without a controller none gets another one
@@ -122,13 +122,13 @@ def test_unreadable_controller_epoch_or_broker_blocks_decisions_until_repaired()
             assert harness.cluster.leader is not None
         assert len(await harness.read()) == 30
 
-    ZooKeeperHarness().play(play, limit_s=120)
+    ZooKeeperHarness().run(run, limit_s=120)
 
 
 def test_log_lines_have_path_and_reason() -> None:
     """One line each."""
 
-    async def play(harness: ZooKeeperHarness) -> list[ZnodeNotUnderstood]:
+    async def run(harness: ZooKeeperHarness) -> list[ZnodeNotUnderstood]:
         await harness.ready()
         await corrupt(harness, f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098")
         await asyncio.sleep(1)
@@ -136,6 +136,6 @@ def test_log_lines_have_path_and_reason() -> None:
         await harness.with_zookeeper(lambda client: client.create(f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000100", build_log_directory_event(1)))
         return found
 
-    (line,) = ZooKeeperHarness(brokers=1).play(play)
+    (line,) = ZooKeeperHarness(brokers=1).run(run)
     assert line.path == f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098"
     assert line.reason.startswith("no JSON") and "\n" not in line.reason

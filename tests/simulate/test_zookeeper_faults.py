@@ -6,7 +6,7 @@ import pytest
 
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.strike import Strike
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime
 from kraftsim.faults.zookeeper_servers import make_known
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient
@@ -24,7 +24,7 @@ KINDS = ("session-loss", "slow-zookeeper", "stale-znodes")
 AT_MS = 3000
 
 
-class Lab:
+class Harness:
     """A server, and clients on their own hosts."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Lab:
         self.simulation.run_until(self.simulation.spawn(host, _begin(client)))
         return client
 
-    def armed(self, kind: str, **params: Value) -> Strike:
+    def armed(self, kind: str, **params: Value) -> Injection:
         """Arm a fault that fires at a fixed time."""
         return arm(Fault(kind=kind, trigger=AtTime(at_ms=AT_MS), params=dict(params)), self.simulation)
 
@@ -72,10 +72,10 @@ async def _begin(client: ZookeeperClient) -> None:
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    with lab.simulation:
-        yield lab
+def harness() -> Iterator[Harness]:
+    harness = Harness()
+    with harness.simulation:
+        yield harness
 
 
 def test_table_has_every_kind_of_the_family() -> None:
@@ -88,94 +88,96 @@ def test_without_a_server_nothing_takes_effect(kind: str) -> None:
         injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=1)), simulation)
         simulation.run_for(1)
         injection.end()
-        assert injection.has_fired and not injection.has_bitten
+        assert injection.has_fired and not injection.is_effective
 
 
-def test_session_of_a_live_controller_expires(lab: Lab) -> None:
+def test_session_of_a_live_controller_expires(harness: Harness) -> None:
     """Its znode is deleted; watchers are notified; the client is notified and unusable. The other client continues."""
-    owner, other = lab.client("owner"), lab.client("other")
-    run = lab.simulation.run_until
+    owner, other = harness.client("owner"), harness.client("other")
+    run = harness.simulation.run_until
     run(owner.create(CONTROLLER, b"1", CreateMode.EPHEMERAL))
     run(other.create("/of-another", b"", CreateMode.EPHEMERAL))
     run(other.exists(CONTROLLER, watch=True))
-    injection = lab.armed("session-loss", whose="controller")
-    lab.until_ms(AT_MS + 2000)
-    assert injection.has_bitten
-    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DELETED, CONTROLLER)]
+    injection = harness.armed("session-loss", whose="controller")
+    harness.until_ms(AT_MS + 2000)
+    assert injection.is_effective
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DELETED, CONTROLLER)]
     assert (owner.state, other.state) == (SessionState.EXPIRED, SessionState.CONNECTED)
     assert run(other.exists("/of-another")) is not None
 
 
-def test_slow_server_answers_late_in_order_and_recovers(lab: Lab) -> None:
-    client = lab.client("client")
-    injection = lab.armed("slow-zookeeper", delay_ms=700, duration_ms=2000)
-    lab.until_ms(AT_MS + 10)
+def test_slow_server_answers_late_in_order_and_recovers(harness: Harness) -> None:
+    client = harness.client("client")
+    injection = harness.armed("slow-zookeeper", delay_ms=700, duration_ms=2000)
+    harness.until_ms(AT_MS + 10)
 
     async def three() -> list[str]:
         first, second = client.create("/a"), client.create("/b")
         return [await first, await second, *(await client.children("/"))[0]]
 
-    began = lab.now_s
-    assert lab.simulation.run_until(three()) == ["/a", "/b", "a", "b", "zookeeper"]
-    assert lab.now_s - began > 1.4 and injection.has_bitten
-    lab.until_ms(AT_MS + 3000)
-    began = lab.now_s
-    lab.simulation.run_until(client.exists("/a"))
-    assert injection.is_over and lab.now_s - began < 0.2 and lab.servers[-1].front is lab.servers[-1]
+    began = harness.now_s
+    assert harness.simulation.run_until(three()) == ["/a", "/b", "a", "b", "zookeeper"]
+    assert harness.now_s - began > 1.4 and injection.is_effective
+    harness.until_ms(AT_MS + 3000)
+    began = harness.now_s
+    harness.simulation.run_until(client.exists("/a"))
+    assert injection.is_over and harness.now_s - began < 0.2 and harness.servers[-1].front is harness.servers[-1]
 
 
-def test_client_of_a_lagging_follower_sees_old_state_and_its_own_changes(lab: Lab) -> None:
+def test_client_of_a_lagging_follower_sees_old_state_and_its_own_changes(harness: Harness) -> None:
     """The other client reads current state; `sync` waits; a watch fires late, and a later read is not older than it."""
-    behind, run = lab.client("behind"), lab.simulation.run_until
+    behind, run = harness.client("behind"), harness.simulation.run_until
     run(behind.create("/x", b"old"))
-    injection = lab.armed("stale-znodes", lag_ms=1500, permille=1000, duration_ms=6000)
-    lab.until_ms(AT_MS + 10)
-    ahead = lab.client("ahead")
+    injection = harness.armed("stale-znodes", lag_ms=1500, permille=1000, duration_ms=6000)
+    harness.until_ms(AT_MS + 10)
+    ahead = harness.client("ahead")
     run(behind.get("/x", watch=True))
-    assert not injection.has_bitten, "nothing has changed yet"
+    assert not injection.is_effective, "nothing has changed yet"
     run(ahead.set("/x", b"new"))
-    changed_at = lab.now_s
+    changed_at = harness.now_s
     assert run(ahead.get("/x"))[0] == b"new"
-    assert run(behind.get("/x"))[0] == b"old" and injection.has_bitten
+    assert run(behind.get("/x"))[0] == b"old" and injection.is_effective
     own = run(behind.create("/own", b""))
-    assert lab.now_s - changed_at > 1.4 and run(behind.exists(own)) is not None and run(behind.get("/x"))[0] == b"new"
-    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")] and lab.watch_events[0][0] - changed_at > 1.4
+    assert harness.now_s - changed_at > 1.4 and run(behind.exists(own)) is not None and run(behind.get("/x"))[0] == b"new"
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")] and harness.watch_events[0][
+        0
+    ] - changed_at > 1.4
     run(ahead.set("/x", b"newest"))
     assert run(behind.get("/x"))[0] == b"new"
     run(behind._ask(OpCode.SYNC, compiled(PathOnly, 0).encode(PathOnly(path="/x")), "/x"))
     assert run(behind.get("/x"))[0] == b"newest"
 
 
-def test_after_the_fault_all_clients_read_the_same_and_watches_hold(lab: Lab) -> None:
-    behind, run = lab.client("behind"), lab.simulation.run_until
+def test_after_the_fault_all_clients_read_the_same_and_watches_hold(harness: Harness) -> None:
+    behind, run = harness.client("behind"), harness.simulation.run_until
     run(behind.create("/x", b"old"))
-    injection = lab.armed("stale-znodes", lag_ms=5000, permille=1000, duration_ms=0)
-    lab.until_ms(AT_MS + 10)
-    ahead = lab.client("ahead")
+    injection = harness.armed("stale-znodes", lag_ms=5000, permille=1000, duration_ms=0)
+    harness.until_ms(AT_MS + 10)
+    ahead = harness.client("ahead")
     run(ahead.set("/x", b"new"))
     run(behind.get("/x", watch=True))
-    waiting = lab.simulation.spawn("behind", behind.create("/y", b""))
-    lab.simulation.run_for(0.1)
+    waiting = harness.simulation.spawn("behind", behind.create("/y", b""))
+    harness.simulation.run_for(0.1)
     assert not waiting.done(), "the follower has not applied it yet"
     injection.end()
-    lab.simulation.run_for(0.2)
+    harness.simulation.run_for(0.2)
     assert waiting.done() and run(behind.get("/x", watch=True))[0] == b"new"
-    assert lab.servers[-1].front is lab.servers[-1]
-    lab.watch_events.clear()
+    assert harness.servers[-1].front is harness.servers[-1]
+    harness.watch_events.clear()
     run(ahead.set("/x", b"newest"))
-    lab.simulation.run_for(0.1)
-    assert [(kind, path) for _, kind, path in lab.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")]
+    harness.simulation.run_for(0.1)
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")]
 
 
-def test_server_that_dies_meanwhile_restarts_without_the_fault(lab: Lab) -> None:
-    client, run = lab.client("client"), lab.simulation.run_until
-    injection = lab.armed("stale-znodes", lag_ms=1000, permille=1000, duration_ms=0)
-    lab.until_ms(AT_MS + 10)
-    host: Host = lab.host
-    lab.simulation.kill(host)
-    lab.simulation.restart(host)
-    lab.simulation.run_for(2)
+def test_server_that_dies_meanwhile_restarts_without_the_fault(harness: Harness) -> None:
+    client, run = harness.client("client"), harness.simulation.run_until
+    injection = harness.armed("stale-znodes", lag_ms=1000, permille=1000, duration_ms=0)
+    harness.until_ms(AT_MS + 10)
+    host: Host = harness.host
+    harness.simulation.kill(host)
+    harness.simulation.restart(host)
+    harness.simulation.run_for(2)
     injection.end()
-    began = lab.now_s
+    began = harness.now_s
     run(client.create("/x"))
-    assert lab.now_s - began < 0.5 and lab.simulation.troubles == []
+    assert harness.now_s - began < 0.5 and harness.simulation.troubles == []

@@ -29,7 +29,7 @@ def test_dead_controller_is_replaced_and_nothing_is_lost(release: str) -> None:
     one returns with another epoch.
     """
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before")
@@ -45,13 +45,13 @@ def test_dead_controller_is_replaced_and_nothing_is_lost(release: str) -> None:
         ids = await harness.producer_ids(12)
         assert len(set(ids)) == 12
 
-    ZooKeeperHarness(release=release).play(play)
+    ZooKeeperHarness(release=release).run(run)
 
 
 def test_minute_without_zookeeper_only_blocks_changes() -> None:
     """Leaders remain leaders; sessions outlive a server that is down, because its session clock stops."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 30)
@@ -64,7 +64,7 @@ def test_minute_without_zookeeper_only_blocks_changes() -> None:
         await harness.produce("after", 30)
         assert len(await harness.read()) == 90
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 def test_broker_with_an_expired_session_re_registers_in_a_new_one() -> None:
@@ -72,15 +72,15 @@ def test_broker_with_an_expired_session_re_registers_in_a_new_one() -> None:
     epoch. Its partitions are unchanged.
     """
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("before", 30)
         name = next(each for each in harness.spec.broker_names if each != harness.cluster.leader)
         first = harness.mode(name).broker_epoch
-        bite = harness.part(name, "zookeeper-1")
+        record_effect = harness.part(name, "zookeeper-1")
         await asyncio.sleep(15)
-        harness.join(name, "zookeeper-1", bite)
+        harness.join(name, "zookeeper-1", record_effect)
         await asyncio.sleep(10)
         await harness.in_sync()
         assert harness.mode(name).broker_epoch > first
@@ -89,31 +89,31 @@ def test_broker_with_an_expired_session_re_registers_in_a_new_one() -> None:
         own = [type(event) for node, event in harness.emitted if node == name and isinstance(event, BrokerSessionBegan | BrokerSessionLost)]
         assert own == [BrokerSessionBegan, BrokerSessionLost, BrokerSessionBegan]
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 def test_broker_waiting_for_its_id_continues_in_the_next_session() -> None:
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         harness.kill("broker-2")
         harness.start("broker-2")
         await asyncio.sleep(1)
-        bite = harness.part("broker-2", "zookeeper-1")
+        record_effect = harness.part("broker-2", "zookeeper-1")
         await asyncio.sleep(40)
-        harness.join("broker-2", "zookeeper-1", bite)
+        harness.join("broker-2", "zookeeper-1", record_effect)
         async with asyncio.timeout(30):
             await harness.ready()
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 def test_two_brokers_cannot_have_one_id() -> None:
     """NODE_EXISTS: the second one stops with one line that names the owner, unless it is configured to wait."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         harness.kill("broker-2")
-        harness.cluster.hosts["broker-2"].told["kraftsim.registration.wait.ms"] = "0"
+        harness.cluster.hosts["broker-2"].overrides["kraftsim.registration.wait.ms"] = "0"
         harness.start("broker-2")
         await asyncio.sleep(2)
         (refused,) = [event.reason for node, event in harness.emitted if node == "broker-2" and isinstance(event, NodeFailed)]
@@ -123,28 +123,28 @@ def test_two_brokers_cannot_have_one_id() -> None:
         harness.start("broker-2")
         await harness.ready()
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
         ({"kraftsim.cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"}, "ZooKeeper belongs to cluster"),
-        ({"zookeeper.connect": "zookeeper-1:1", "zookeeper.connection.timeout.ms": "2000"}, "let this broker in within 2000 ms"),
+        ({"zookeeper.connect": "zookeeper-1:1", "zookeeper.connection.timeout.ms": "2000"}, "accepted this broker within 2000 ms"),
     ],
 )
 def test_broker_of_another_cluster_or_without_zookeeper_does_not_start(settings: dict[str, str], why: str) -> None:
     """InconsistentClusterIdException; ZooKeeperClientTimeoutException."""
 
-    async def play(harness: ZooKeeperHarness) -> str:
+    async def run(harness: ZooKeeperHarness) -> str:
         await harness.ready()
         await harness.stop("broker-3")
-        harness.cluster.hosts["broker-3"].told.update(settings)
+        harness.cluster.hosts["broker-3"].overrides.update(settings)
         harness.start("broker-3")
         await asyncio.sleep(5)
         return next(event.reason for node, event in harness.emitted if node == "broker-3" and isinstance(event, NodeFailed))
 
-    refused = ZooKeeperHarness().play(play)
+    refused = ZooKeeperHarness().run(run)
     assert why in refused
     assert "\n" not in refused
 
@@ -152,7 +152,7 @@ def test_broker_of_another_cluster_or_without_zookeeper_does_not_start(settings:
 def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> None:
     """/config/changes: text that is not JSON leaves the former config."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
 
@@ -173,7 +173,7 @@ def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> No
         await set_config(b'{"version":1,"config":{}}')
         assert dict(harness.broker("broker-1").image.topic_configs(TOPIC)) == {}
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> No
 def test_inter_broker_protocol_decides_the_behaviour(version: str, by_znode: bool, features: int, ids_in_zookeeper: bool, figures) -> None:
     """By inter.broker.protocol.version: ISR by znode below 2.7-IV2, features in the znode since 2.7-IV0, blocks by RPC since 3.0-IV0."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("one", 30)
@@ -200,14 +200,14 @@ def test_inter_broker_protocol_decides_the_behaviour(version: str, by_znode: boo
         assert asked
         assert harness.mode("broker-1").protocol.allocates_producer_ids != ids_in_zookeeper
 
-    ZooKeeperHarness(settings={"inter.broker.protocol.version": version}).play(play)
+    ZooKeeperHarness(settings={"inter.broker.protocol.version": version}).run(run)
     figures(**{f"asks_zookeeper_{version}".replace(".", "_").replace("-", "_"): ids_in_zookeeper})
 
 
 def test_deleted_topic_leaves_no_files() -> None:
     """StopReplica with deletion, UpdateMetadata with a leader of -2; a topic of the same name starts empty."""
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("old", 30)
@@ -228,7 +228,7 @@ def test_deleted_topic_leaves_no_files() -> None:
         await harness.produce("new", 30)
         assert [value for value in await harness.read() if value.startswith("old")] == []
 
-    ZooKeeperHarness().play(play)
+    ZooKeeperHarness().run(run)
 
 
 def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
@@ -236,7 +236,7 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
     No producer id is allocated twice.
     """
 
-    async def play(harness: ZooKeeperHarness) -> None:
+    async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
         await harness.produce("zookeeper", 30)
@@ -247,7 +247,7 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
         await asyncio.sleep(5)
         assert [harness.mode(name).received.is_kraft_controller for name in harness.spec.broker_names] == [True] * 3
         assert harness.broker("broker-1").offer.is_migration_ready
-        meta = parse_meta_properties(bytes(harness.cluster.hosts["broker-1"].platter.names["meta.properties"].cache))
+        meta = parse_meta_properties(bytes(harness.cluster.hosts["broker-1"].durable.names["meta.properties"].cache))
         assert (meta.version, meta.node_id, meta.directory_id is not None) == (0, 1, True)
         await harness.produce("migrating", 30)
         ids += await harness.producer_ids(6)
@@ -266,4 +266,4 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
         assert [harness.broker(name).zookeeper for name in harness.spec.broker_names] == [None] * 3
         assert all(len(harness.broker("broker-1").image.topic(TOPIC).partitions) == PARTITIONS for _ in (1,))  # type: ignore[union-attr]
 
-    ZooKeeperHarness(controllers=1).play(play)
+    ZooKeeperHarness(controllers=1).run(run)

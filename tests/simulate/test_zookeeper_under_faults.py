@@ -15,9 +15,9 @@ from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.durable_disk import Wreck
 from kraftsim.world.simulated.inode import Fate
 from kraftsim.world.simulated.link import NetworkSettings
-from kraftsim.world.simulated.platter import Wreck
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 PORT = 2181
@@ -178,7 +178,7 @@ def test_killed_servers_page_cache_is_durable_before_clients_see_it() -> None:
         simulation.restart(server)
         assert simulation.run_until(client_finds(client, "/unflushed")), "it is in the page cache"
         simulation.run_until(client.create("/after-it"))
-        simulation.cut_power(server, Wreck(fate=Fate.LOST))
+        simulation.power_off(server, Wreck(fate=Fate.LOST))
         simulation.restart(server)
         assert simulation.run_until(client_finds(client, "/after-it"))
         assert simulation.run_until(client_finds(client, "/unflushed")), "a client has seen it"

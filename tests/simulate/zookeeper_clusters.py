@@ -44,7 +44,7 @@ class ZooKeeperHarness:
         self.simulation.book.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event)))
         self.cluster.start()
 
-    def play(self, program: Callable[["ZooKeeperHarness"], Awaitable[T]], limit_s: float = LIMIT_S) -> T:
+    def run(self, program: Callable[["ZooKeeperHarness"], Awaitable[T]], limit_s: float = LIMIT_S) -> T:
         """Run a scenario to its end; no node may have failed by a bug."""
         result = self.simulation.run_until(self.simulation.spawn(self.simulation.harness, _run_program(program, self)), limit_s=limit_s)
         assert self.cluster.failures == []
@@ -142,15 +142,15 @@ class ZooKeeperHarness:
     def part(self, one: str, other: str) -> Callable[[str], None]:
         """Partition two nodes."""
         network = self.simulation.network
-        bite = self.bitten.append
+        record_effect = self.bitten.append
         for source, target in ((one, other), (other, one)):
-            network.block(source, target, bite)
-        return bite
+            network.block(source, target, record_effect)
+        return record_effect
 
-    def join(self, one: str, other: str, bite: Callable[[str], None]) -> None:
+    def join(self, one: str, other: str, record_effect: Callable[[str], None]) -> None:
         """Heal all partitions."""
         for source, target in ((one, other), (other, one)):
-            self.simulation.network.unblock(source, target, bite)
+            self.simulation.network.unblock(source, target, record_effect)
 
     async def stop(self, name: str) -> None:
         """Stop a node cleanly."""
@@ -164,7 +164,7 @@ class ZooKeeperHarness:
         """Restart a node with other settings, and wait until all replicas are in sync; None removes a setting."""
         await self.stop(name)
         host = self.cluster.hosts[name]
-        host.told.update({key: "" if value is None else value for key, value in settings.items() if value is not None or key in EMPTY})
+        host.overrides.update({key: "" if value is None else value for key, value in settings.items() if value is not None or key in EMPTY})
         self.start(name)
         await asyncio.sleep(1)
         await self.ready()

@@ -15,7 +15,7 @@ from protocol.records import Record
 from tests.apache_kafka.class_path import class_path, java
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.tiered import tiered_settings
-from tests.tiered_storage.asking import Asker
+from tests.tiered_storage.real_broker_client import BrokerClient
 
 pytestmark = pytest.mark.interop
 TOPIC, METADATA_TOPIC = "tiered", "__remote_log_metadata"
@@ -28,7 +28,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> object:
     """An Apache Kafka broker that has copied four segments of two records each to a directory."""
     store = tmp_path_factory.mktemp("store")
     with ApacheKafka(settings=tiered_settings(store)) as kafka:
-        requester = Asker("127.0.0.1", kafka.port, TOPIC)
+        requester = BrokerClient("127.0.0.1", kafka.port, TOPIC)
         requester.create(CONFIGS)
         for index in range(2 * SEGMENTS + 1):
             batch = build_batch([Record(0, 1000 + index, None, b"x" * 400, ())], producer_id=7, producer_epoch=0, base_sequence=index)
@@ -37,7 +37,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield requester, store
 
 
-def test_apache_kafka_gives_the_same_answers(apache: tuple[Asker, Path]) -> None:
+def test_apache_kafka_gives_the_same_answers(apache: tuple[BrokerClient, Path]) -> None:
     """ListOffsets -2, -4, -5 and timestamps; Fetch of remote-only offsets, by consumers and by followers."""
     requester, _ = apache
     assert [requester.list_offset(kind) for kind in (-2, -4, -5, -1)] == [(0, 0), (8, 0), (7, 0), (9, 0)]
@@ -47,7 +47,7 @@ def test_apache_kafka_gives_the_same_answers(apache: tuple[Asker, Path]) -> None
     assert [batch.base_offset for batch in split_batches(requester.fetch(8))] == [8]
 
 
-def test_files_in_the_store_have_the_same_names_and_contents(apache: tuple[Asker, Path]) -> None:
+def test_files_in_the_store_have_the_same_names_and_contents(apache: tuple[BrokerClient, Path]) -> None:
     """kafka-tiered-storage/TOPIC-PARTITION-ID/OFFSET-ID.SUFFIX; the producer snapshot at the segment's end, the epochs before its end."""
     _, store = apache
     names = sorted(path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file())
@@ -61,12 +61,12 @@ def test_files_in_the_store_have_the_same_names_and_contents(apache: tuple[Asker
     assert parse_leader_epoch_checkpoint(epochs.read_bytes()) == [EpochStart(0, 0)]
 
 
-def test_records_of_the_metadata_topic_are_equivalent(apache: tuple[Asker, Path]) -> None:
+def test_records_of_the_metadata_topic_are_equivalent(apache: tuple[BrokerClient, Path]) -> None:
     """A started and a finished copy per segment, in the partition of the same hash."""
     requester, _ = apache
     records = []
     for number in range(2):
-        reader = Asker(requester.host, requester.port, METADATA_TOPIC)
+        reader = BrokerClient(requester.host, requester.port, METADATA_TOPIC)
         for batch in split_batches(reader.fetch(0, number)):
             records += [(number, parse_metadata(record.value or b""), record.value) for record in batch.records()]
     started = [(number, each, value) for number, each, value in records if isinstance(each, RemoteSegment)]

@@ -6,11 +6,11 @@ import pytest
 
 from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.partitions.retention import RetentionRules
-from kraftsim.core.tiered_storage.copying import epochs_within, highest_copied_offset
 from kraftsim.core.tiered_storage.metadata_records import metadata_partition, parse_metadata, segment_record, update_record
-from kraftsim.core.tiered_storage.remote_retention import FORGOTTEN_EPOCHS, expired_remotely
+from kraftsim.core.tiered_storage.remote_retention import UNREFERENCED_EPOCHS, expired_remotely
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue, is_within
+from kraftsim.core.tiered_storage.transform_app import epochs_within, highest_remote_offset
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 OWNER = TopicIdPartition(b"t" * 16, 0, "topic")
@@ -109,8 +109,8 @@ def test_truncated_records_are_not_found_in_the_epoch_of_their_replacement() -> 
     """An offset is looked up together with the epoch that the log has for it (KIP-405)."""
     known = catalogue(segment("a", 0, 14), segment("b", 10, 19, {1: 10}))
     assert known.holding(0, 12) == known.find(b"a" * 16) and known.holding(1, 12) == known.find(b"b" * 16)
-    assert highest_copied_offset(known, (EpochStart(0, 0), EpochStart(1, 10)), 30) == 19
-    assert highest_copied_offset(catalogue(segment("a", 0, 14)), (EpochStart(0, 0), EpochStart(1, 10)), 30) == 9
+    assert highest_remote_offset(known, (EpochStart(0, 0), EpochStart(1, 10)), 30) == 19
+    assert highest_remote_offset(catalogue(segment("a", 0, 14)), (EpochStart(0, 0), EpochStart(1, 10)), 30) == 9
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_segments_of_epochs_missing_from_the_log_are_deleted(epochs: dict[int, i
         local_only_bytes=0,
     )
     assert sorted(chr(each.segment.segment_id[0]) for each in expiry.going) == sorted(gone)
-    assert {each.reason for each in expiry.going} <= {FORGOTTEN_EPOCHS}
+    assert {each.reason for each in expiry.going} <= {UNREFERENCED_EPOCHS}
 
 
 BROKER = {"remote.log.storage.system.enable": "true"}

@@ -10,7 +10,7 @@ from kraftsim.core.tiered_storage.boundary_window import Setting, is_appended_tw
 from kraftsim.core.tiered_storage.remedies import REMEDIES
 from kraftsim.events.tiered_storage import EmptySnapshotWritten, RebuiltFromRemote, RemoteCopyFailed, RemoteCopyFinished
 from protocol.errors import ErrorCode
-from tests.tiered_storage.lab import TieredLab
+from tests.tiered_storage.harness import TieredHarness
 
 PRODUCERS = (0, 1, 2, 3)
 
@@ -52,31 +52,31 @@ def test_every_remedy_has_a_row() -> None:
 def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures) -> None:
     """Segments 1 and 2 have no producer snapshot; a follower starts behind 2, becomes leader, and producer 0 retries its last record."""
     expected = RESULTS[remedy]
-    with TieredLab(settings={"kraftsim.tiering.remedy": remedy}) as lab:
-        lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
+    with TieredHarness(settings={"kraftsim.tiering.remedy": remedy}) as harness:
+        harness.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
         for index in range(8):
-            lab.produce(1, producer_id=index // 2)
-        lab.produce(1, producer_id=3)
-        lab.restart_without_snapshots(1, before=5)
-        error = lab.alter(1, remote_storage_enable="true")
+            harness.produce(1, producer_id=index // 2)
+        harness.produce(1, producer_id=3)
+        harness.restart_without_snapshots(1, before=5)
+        error = harness.alter(1, remote_storage_enable="true")
         assert (error is not ErrorCode.NONE) == (remedy == "refuse-topics")
-        lab.wait(6)
-        assert bool(lab.of(RemoteCopyFinished)) == expected.copied
-        failures = [event for event in lab.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
+        harness.wait(6)
+        assert bool(harness.of(RemoteCopyFinished)) == expected.copied
+        failures = [event for event in harness.of(RemoteCopyFailed) if isinstance(event, RemoteCopyFailed)]
         if expected.announced_failures is None:
             assert failures == []
         else:
             assert len(failures) > 1 and {event.was_announced for event in failures} == {bool(expected.announced_failures)}
-        assert len(lab.of(EmptySnapshotWritten)) == expected.empties
-        lab.set_replicas(1, 2)
-        lab.wait(8)
-        rebuilt = [event for event in lab.of(RebuiltFromRemote, "broker-2") if isinstance(event, RebuiltFromRemote)]
+        assert len(harness.of(EmptySnapshotWritten)) == expected.empties
+        harness.set_replicas(1, 2)
+        harness.wait(8)
+        rebuilt = [event for event in harness.of(RebuiltFromRemote, "broker-2") if isinstance(event, RebuiltFromRemote)]
         assert [event.next_offset for event in rebuilt] == ([4] if expected.copied else [])
         assert all((event.replayed_bytes > 0) == expected.replays for event in rebuilt)
-        assert tuple(sorted(lab.hosted(2).replica.producer_state.entries)) == expected.known
-        lab.simulation.kill("broker-1")
-        lab.wait(5)
-        assert lab.produce(2, producer_id=0, sequence=1) == (ErrorCode.NONE, expected.repeated_at)
+        assert tuple(sorted(harness.hosted(2).replica.producer_state.entries)) == expected.known
+        harness.simulation.kill("broker-1")
+        harness.wait(5)
+        assert harness.produce(2, producer_id=0, sequence=1) == (ErrorCode.NONE, expected.repeated_at)
     figures(
         **{
             f"{remedy}_copies".replace("-", "_").replace(".", "_"): bool(expected.copied),
@@ -88,20 +88,20 @@ def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures) ->
 
 def test_former_rule_returns_unknown_producer_id(figures) -> None:
     """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer gets another id, and its record is duplicated."""
-    with TieredLab(settings={"kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"}) as lab:
-        lab.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
+    with TieredHarness(settings={"kraftsim.tiering.remedy": "empty-at-archive", "kraftsim.unknown.producer": "unknown-producer-id"}) as harness:
+        harness.create_topic(configs={"remote.storage.enable": "false", "local.retention.bytes": "2000"})
         for index in range(8):
-            lab.produce(1, producer_id=index // 2)
-        lab.produce(1, producer_id=3)
-        lab.restart_without_snapshots(1, before=5)
-        lab.alter(1, remote_storage_enable="true")
-        lab.wait(6)
-        lab.set_replicas(1, 2)
-        lab.wait(8)
-        lab.simulation.kill("broker-1")
-        lab.wait(5)
-        assert lab.produce(2, producer_id=0, sequence=1)[0] is ErrorCode.UNKNOWN_PRODUCER_ID
-        assert lab.produce(2, producer_id=3, sequence=3)[0] is ErrorCode.NONE
+            harness.produce(1, producer_id=index // 2)
+        harness.produce(1, producer_id=3)
+        harness.restart_without_snapshots(1, before=5)
+        harness.alter(1, remote_storage_enable="true")
+        harness.wait(6)
+        harness.set_replicas(1, 2)
+        harness.wait(8)
+        harness.simulation.kill("broker-1")
+        harness.wait(5)
+        assert harness.produce(2, producer_id=0, sequence=1)[0] is ErrorCode.UNKNOWN_PRODUCER_ID
+        assert harness.produce(2, producer_id=3, sequence=3)[0] is ErrorCode.NONE
     figures(answer_until_2_4=int(ErrorCode.UNKNOWN_PRODUCER_ID))
 
 

@@ -17,7 +17,7 @@ from kraftsim.events.tiered_storage import RebuiltFromRemote
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record
-from tests.tiered_storage.lab import SEGMENT_BYTES, TieredLab
+from tests.tiered_storage.harness import SEGMENT_BYTES, TieredHarness
 
 MB, GB = 1 << 20, 1 << 30
 EXAMPLE = Setting(ingest_bytes_per_second=5 * MB, segment_bytes=GB, expiration_ms=86_400_000, failover_ms=0)
@@ -48,36 +48,36 @@ def failed_over(*, local_segments: int, wrote_before: bool, waits_rolls: float =
     many segments earlier the record is.
     """
     half_s = roll_ms(EXAMPLE) / 2000
-    with TieredLab(settings=SETTINGS) as lab:
+    with TieredHarness(settings=SETTINGS) as harness:
         configs = {"remote.storage.enable": "false", "local.retention.bytes": str(SEGMENT_BYTES * local_segments)}
-        lab.create_topic(configs=configs)
+        harness.create_topic(configs=configs)
         place = BOUNDARY_OFFSET - 1 - 2 * segments_before if wrote_before else BOUNDARY_OFFSET
         wrote_s = begun_s = 0.0
         for offset in range(BOUNDARY_OFFSET + 1):
             if offset == place:
-                lab.produce(1, producer_id=SILENT)
-                wrote_s = lab.simulation.now_ns / 1e9
-                lab.wait(2 * segments_before * half_s)
+                harness.produce(1, producer_id=SILENT)
+                wrote_s = harness.simulation.now_ns / 1e9
+                harness.wait(2 * segments_before * half_s)
             else:
-                lab.produce(1, producer_id=FILLER)
-            begun_s = lab.simulation.now_ns / 1e9
-        lab.restart_without_snapshots(1, before=BOUNDARY_OFFSET + 1)
-        lab.alter(1, remote_storage_enable="true")
+                harness.produce(1, producer_id=FILLER)
+            begun_s = harness.simulation.now_ns / 1e9
+        harness.restart_without_snapshots(1, before=BOUNDARY_OFFSET + 1)
+        harness.alter(1, remote_storage_enable="true")
         for count in range(1, 2 * local_segments + 1):
-            lab.wait(begun_s + count * half_s - lab.simulation.now_ns / 1e9)
-            lab.produce(1, producer_id=FILLER)
-        lab.simulation.run_until(lambda: lab.hosted(1).replica.local_start_offset == BOUNDARY_OFFSET, limit_s=60)
+            harness.wait(begun_s + count * half_s - harness.simulation.now_ns / 1e9)
+            harness.produce(1, producer_id=FILLER)
+        harness.simulation.run_until(lambda: harness.hosted(1).replica.local_start_offset == BOUNDARY_OFFSET, limit_s=60)
         if waits_rolls:
-            lab.wait(begun_s + 2 * (local_segments + waits_rolls) * half_s - lab.simulation.now_ns / 1e9)
-        lab.set_replicas(1, 2)
-        lab.simulation.run_until(lambda: bool(lab.of(RebuiltFromRemote, "broker-2")), limit_s=60)
-        lab.wait(3)
-        lab.simulation.kill("broker-1")
-        lab.simulation.run_until(lambda: lab.hosted(2).replica.is_leader, limit_s=60)
-        error, offset = lab.produce(2, producer_id=SILENT, sequence=0)
+            harness.wait(begun_s + 2 * (local_segments + waits_rolls) * half_s - harness.simulation.now_ns / 1e9)
+        harness.set_replicas(1, 2)
+        harness.simulation.run_until(lambda: bool(harness.of(RebuiltFromRemote, "broker-2")), limit_s=60)
+        harness.wait(3)
+        harness.simulation.kill("broker-1")
+        harness.simulation.run_until(lambda: harness.hosted(2).replica.is_leader, limit_s=60)
+        error, offset = harness.produce(2, producer_id=SILENT, sequence=0)
         assert error is ErrorCode.NONE
         assert (offset == place) is not (offset > BOUNDARY_OFFSET)
-        return FailedOver(silence_ms=lab.simulation.now_ns / 1e6 - wrote_s * 1000, doubled=offset != place)
+        return FailedOver(silence_ms=harness.simulation.now_ns / 1e6 - wrote_s * 1000, doubled=offset != place)
 
 
 def test_segment_fill_time_is_its_size_divided_by_the_rate(figures):
@@ -85,17 +85,17 @@ def test_segment_fill_time_is_its_size_divided_by_the_rate(figures):
     batch_bytes, segment_bytes = 5 * MB // 1024, GB // 1024
     value = bytes(batch_bytes - len(build_batch([Record(0, 0, None, b"x" * 5000, ())])) + 5000)
     assert len(build_batch([Record(0, 0, None, value, ())])) == batch_bytes
-    with TieredLab(settings={"kraftsim.frame.events": "false"}, brokers=1) as lab:
-        lab.create_topic(configs={"remote.storage.enable": "false", "segment.bytes": str(segment_bytes), "local.retention.bytes": "-2"})
-        log, rolled = lab.hosted(1).log, []
-        began_ns, segments = lab.simulation.now_ns, len(log.base_offsets)
+    with TieredHarness(settings={"kraftsim.frame.events": "false"}, brokers=1) as harness:
+        harness.create_topic(configs={"remote.storage.enable": "false", "segment.bytes": str(segment_bytes), "local.retention.bytes": "-2"})
+        log, rolled = harness.hosted(1).log, []
+        began_ns, segments = harness.simulation.now_ns, len(log.base_offsets)
         for second in range(ROLLS * segment_bytes // batch_bytes):
-            lab.wait(began_ns / 1e9 + second - lab.simulation.now_ns / 1e9)
-            error, _ = lab.produce(1, value=value)
+            harness.wait(began_ns / 1e9 + second - harness.simulation.now_ns / 1e9)
+            error, _ = harness.produce(1, value=value)
             assert error is ErrorCode.NONE
             if len(log.base_offsets) > segments:
                 segments = len(log.base_offsets)
-                rolled.append(lab.simulation.now_ns / 1e9 - began_ns / 1e9)
+                rolled.append(harness.simulation.now_ns / 1e9 - began_ns / 1e9)
     (every_s,) = {round(after - before) for before, after in pairwise([0.0, *rolled])}
     assert len(rolled) == ROLLS and every_s == segment_bytes // batch_bytes
     figures(bytes_a_second=batch_bytes, segment_bytes=segment_bytes, rolled_s=every_s, rolled_min=round(every_s / 60, 2))

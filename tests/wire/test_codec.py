@@ -44,7 +44,7 @@ class Pair:
 class Item:
     name: str = string()
     pairs: list[Pair] = array(Pair)
-    note: str | None = string(tag=0, tagged="1+", nullable="1+", default=None)
+    emit: str | None = string(tag=0, tagged="1+", nullable="1+", default=None)
     pair: Pair = struct(Pair, tag=1, tagged="1+", ignorable=True)
 
 
@@ -148,7 +148,7 @@ def test_records_are_not_copied() -> None:
         ({"pair": None}, "pair", "None is no Pair"),
         ({"texts": ["a", None]}, "texts[1]", "not nullable"),
         ({"items": [Item(), Item(pairs=[Pair(), Pair(left=1 << 15)])]}, "items[1].pairs[1].left", "does not fit"),
-        ({"items": [Item(note=3)]}, "items[0].note", "is not a string"),  # type: ignore[arg-type]
+        ({"items": [Item(emit=3)]}, "items[0].note", "is not a string"),  # type: ignore[arg-type]
         ({"tiny": 128}, "tiny", "does not fit"),
         ({"port": -1}, "port", "does not fit"),
         ({"large": 1 << 63}, "large", "does not fit"),
@@ -275,16 +275,16 @@ def test_invalid_utf8_is_decoded_as_in_java(content: str, text: str) -> None:
         ("8080808008", None, None),
     ],
 )
-def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(tags: str, note: str | None, unknown: dict[int, bytes] | None) -> None:
+def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(tags: str, emit: str | None, unknown: dict[int, bytes] | None) -> None:
     """Kafka accepts this, also varints above 32 bits, negative counts, and wrong sizes of known tags; it writes them correctly."""
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     before = _up_to("items", 1)
     frame = before + bytes.fromhex("02 0269 01" + tags) + whole[len(before) + 1 :]
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
         (item,) = codec.parse(frame).items
-        assert (item.note, item._tags) == (note, unknown)
+        assert (item.emit, item._tags) == (emit, unknown)
         again = codec.parse(codec.build(Everything(items=[item])))
-        assert (again.items[0].note, again.items[0]._tags) == (note, unknown)
+        assert (again.items[0].emit, again.items[0]._tags) == (emit, unknown)
 
 
 @pytest.mark.parametrize("length", ["8180808008", "ffffffff0f", "8180808018"])
@@ -361,13 +361,13 @@ def test_lengths_of_every_varint_size_round_trip(size: int) -> None:
 
 def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
     """A forwarding node must not lose the fields of a newer one (KIP-482)."""
-    frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", note="n")]))
+    frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", emit="n")]))
     newer = frame.replace(bytes.fromhex("0269 01 01 00 02 026e"), bytes.fromhex("0269 01 04 00 02 026e 05 01 ff 07 00 c801 02 0102"))
     assert newer != frame
     newer = newer[:-1] + bytes.fromhex("01 00 01 09")
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
         parsed = codec.parse(newer)
-        assert parsed.items[0].note == "n"
+        assert parsed.items[0].emit == "n"
         assert parsed.items[0]._tags == {5: b"\xff", 7: b"", 200: b"\x01\x02"}
         assert parsed._tags == {0: b"\x09"}
         assert codec.build(parsed) == newer
@@ -394,9 +394,9 @@ def test_tagged_fields_with_default_values_are_not_written() -> None:
     def size(item: Item) -> int:
         return len(compiled(Everything, 1).encode(Everything(items=[item])))
 
-    assert size(Item()) == size(Item(pair=Pair())) == size(Item(note=None))
+    assert size(Item()) == size(Item(pair=Pair())) == size(Item(emit=None))
     assert size(Item(pair=Pair(left=1))) == size(Item()) + 2 + 5
-    assert size(Item(note="")) == size(Item()) + 2 + 1
+    assert size(Item(emit="")) == size(Item()) + 2 + 1
 
 
 def test_a_message_nests_in_a_construct_struct() -> None:

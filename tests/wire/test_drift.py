@@ -14,7 +14,7 @@ from protocol.drift.declared import kafkas_messages
 from protocol.drift.definitions import Definition, parse_definition
 from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
 from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts
-from protocol.drift.former_words import FORMER_NAMES, in_present_words, under_present_names
+from protocol.drift.former_names import FORMER_NAMES, in_current_names, under_present_names
 from protocol.drift.jars import RELEASES, download, missing_jars
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.drift.scaffold import scaffold
@@ -82,11 +82,11 @@ def test_coordinator_records_of_3_9_are_compared_by_their_4_0_names(facts: Facts
     older = next(shape.definition for shape in facts[name] if "3.9.1" in shape.releases)
     newer = facts[name][-1].definition
     assert (older.kind, newer.kind) == ("data", kind)
-    present = in_present_words(older, coordinator_record(kind, number))
+    present = in_current_names(older, coordinator_record(kind, number))
     assert (present.kind, present.api_key, str(present.versions)) == (kind, number, versions)
     for version in range(present.versions.first, present.versions.last + 1):
         assert defined_layout(present, version) == [slot for slot in defined_layout(newer, version) if not slot.is_tagged] != []
-    wrong = in_present_words(older, coordinator_record(kind, number + 1))
+    wrong = in_current_names(older, coordinator_record(kind, number + 1))
     assert (wrong.kind, wrong.api_key) != (newer.kind, newer.api_key), "a key with a wrong number is a drift"
 
 

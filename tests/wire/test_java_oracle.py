@@ -19,7 +19,7 @@ from protocol.coordinator.registry import CoordinatorTopic, build_record, declar
 from protocol.drift.declared import declared_messages
 from protocol.drift.exceptions import NOT_COMPARED, NOT_DECLARED
 from protocol.drift.facts import Facts, Shape, load_facts
-from protocol.drift.former_words import FORMER_NAMES
+from protocol.drift.former_names import FORMER_NAMES
 from protocol.drift.jars import ARTIFACTS, download, jar_path
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.examples import example

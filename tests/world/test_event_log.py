@@ -33,11 +33,11 @@ def lines_of(directory: Path, name: str = "broker-1.1.jsonl") -> list[dict[str, 
 
 def test_line_is_the_envelope_followed_by_the_fields_of_the_event(open_world, tmp_path):
     world = open_world()
-    world.note(LogRecovered(topic='a\n"', partition=3, next_offset=17, cut_bytes=5, clean=False))
-    world.note(NodeReady())
+    world.emit(LogRecovered(topic='a\n"', partition=3, next_offset=17, truncated_bytes=5, clean=False))
+    world.emit(NodeReady())
     world.flush_events()
     recovered, ready = lines_of(tmp_path)
-    assert list(recovered) == [*ENVELOPE_FIELDS, "topic", "partition", "next_offset", "cut_bytes", "clean"]
+    assert list(recovered) == [*ENVELOPE_FIELDS, "topic", "partition", "next_offset", "truncated_bytes", "clean"]
     assert list(ready) == list(ENVELOPE_FIELDS)
     assert {name: recovered[name] for name in ("run", "node", "incarnation", "n", "kind", "topic", "clean")} == {
         "run": "run", "node": "broker-1", "incarnation": 1, "n": 0, "kind": "LogRecovered", "topic": "a\n\"", "clean": False,
@@ -61,7 +61,7 @@ async def test_idle_node_flushes_by_itself(open_world, tmp_path):
     import asyncio
 
     world = open_world()
-    world.note(NodeReady())
+    world.emit(NodeReady())
     assert lines_of(tmp_path) == []
     await asyncio.sleep(0.25)
     assert len(lines_of(tmp_path)) == 1
@@ -70,7 +70,7 @@ async def test_idle_node_flushes_by_itself(open_world, tmp_path):
 def test_full_buffer_flushes_by_itself(open_world, tmp_path):
     world = open_world()
     for _ in range(1000):
-        world.note(NodeReady())
+        world.emit(NodeReady())
     assert 0 < len(lines_of(tmp_path)) < 1000
 
 

@@ -49,5 +49,5 @@ def test_second_signal_ends_the_node_with_one_line() -> None:
         for word in ("up\n", "stopping\n"):
             assert node.stdout.readline() == word
             node.send_signal(signal.SIGTERM)
-        assert node.stdout.read() == "InterruptedError: a second signal ended it before it had stopped in good order\n"
+        assert node.stdout.read() == "InterruptedError: a second signal ended it before it had stopped cleanly\n"
         assert node.stderr.read() == ""

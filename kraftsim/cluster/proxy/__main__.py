@@ -13,10 +13,10 @@ import msgspec
 import uvloop
 
 from kraftsim.cluster.private import new_secret, write_private
-from kraftsim.cluster.proxy.door import DoorKeeper
-from kraftsim.cluster.proxy.orders import Plan, ProxyState
+from kraftsim.cluster.proxy.control import ProxyControlServer
+from kraftsim.cluster.proxy.control_messages import Plan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
-from kraftsim.node.mistakes import hear_of_mistakes
+from kraftsim.node.unhandled_errors import report_unhandled_errors
 
 
 async def _run(plan: Plan, state_file: Path) -> int:
@@ -29,7 +29,7 @@ async def _run(plan: Plan, state_file: Path) -> int:
         errors.append(mistake)
         stop.set()
 
-    hear_of_mistakes(loop, on_mistake)
+    report_unhandled_errors(loop, on_mistake)
     await loop.connect_read_pipe(lambda: _Lifeline(stop), sys.stdin)
     proxy = Proxy(plan, loop)
     try:
@@ -38,7 +38,7 @@ async def _run(plan: Plan, state_file: Path) -> int:
         print(f"the proxy cannot listen: {error.strerror or error}", file=sys.stderr)
         return 3
     secret = new_secret()
-    door = DoorKeeper(proxy, secret)
+    door = ProxyControlServer(proxy, secret)
     port = await door.open()
     fresh = state_file.with_suffix(".new")
     write_private(fresh, msgspec.json.encode(ProxyState(pid=os.getpid(), door=port, secret=secret)))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kraftsim.cluster.proxy.orders import Tell
+from kraftsim.cluster.proxy.control_messages import Notify
 from kraftsim.faults.field import CLIENTS, Watch
 
 
@@ -26,7 +26,7 @@ class Waiting:
     number: int
     watch: Watch
     missing: int
-    tell: Tell
+    tell: Notify
 
 
 class FrameWatches:
@@ -37,7 +37,7 @@ class FrameWatches:
         self._waiting: dict[int, Waiting] = {}
         self._next_number = 1
 
-    def add(self, watch: Watch, notify: Tell) -> int:
+    def add(self, watch: Watch, notify: Notify) -> int:
         """Add a watch; return its number."""
         number = self._next_number
         self._next_number += 1
@@ -48,7 +48,7 @@ class FrameWatches:
         """Wait no more."""
         self._waiting.pop(number, None)
 
-    def remove_those_of(self, notify: Tell) -> None:
+    def remove_those_of(self, notify: Notify) -> None:
         """Remove the watches of a client that has disconnected."""
         for number in [number for number, each in self._waiting.items() if each.tell == notify]:
             del self._waiting[number]

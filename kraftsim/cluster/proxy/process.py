@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
-from kraftsim.cluster.proxy.orders import Plan, Post, ProxyState
+from kraftsim.cluster.proxy.control_messages import Plan, Post, ProxyState
 from kraftsim.cluster.spec import ClusterSpec, Role
 from kraftsim.world.real.clock import RealClock
 

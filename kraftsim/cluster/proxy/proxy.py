@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kraftsim.cluster.proxy.conditions import Conditions
-from kraftsim.cluster.proxy.flow import Flow
-from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
-from kraftsim.cluster.proxy.orders import (
+from kraftsim.cluster.proxy.control_messages import (
     ANSWERED,
     GIVEN_UP,
     Answer,
@@ -17,20 +15,22 @@ from kraftsim.cluster.proxy.orders import (
     Decide,
     Follow,
     FrameHeld,
+    FrameReport,
     Halve,
     Impose,
     Lift,
     LiftAll,
+    Notify,
     Order,
     Plan,
     Post,
-    Tell,
-    Told,
     Unwatch,
 )
+from kraftsim.cluster.proxy.flow import Flow
+from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
 from kraftsim.cluster.proxy.relay import Relay
 from kraftsim.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 
 ALONE_SECONDS = 5.0
 """Time-out for the answer to a repeated request."""
@@ -52,7 +52,7 @@ class Hold:
     flow: Flow
     connection: int
     is_before: bool
-    tell: Tell
+    tell: Notify
 
 
 @dataclass(eq=False, slots=True)
@@ -136,7 +136,7 @@ class Proxy:
         """A client closes its connection: notify the holders of its frames."""
         for number, hold in self._holds.items():
             if hold.connection == connection:
-                hold.tell(Told(hold=number, what=GIVEN_UP))
+                hold.tell(FrameReport(hold=number, what=GIVEN_UP))
 
     def hold(self, post: Post, flow: Flow, frame: Frame, waiting: Waiting) -> None:
         """A frame is held: notify the client whose watch it matched."""
@@ -169,11 +169,11 @@ class Proxy:
         except OSError:  # a time-out is one
             return
         if answer:
-            hold.tell(Told(hold=number, what=ANSWERED, size_bytes=len(answer)))
+            hold.tell(FrameReport(hold=number, what=ANSWERED, size_bytes=len(answer)))
 
     # Orders -----------------------------------------------------------------------------------------------------------------------------------------
 
-    def carry_out(self, number: int, order: Order, notify: Tell) -> Answer:
+    def carry_out(self, number: int, order: Order, notify: Notify) -> Answer:
         """Carry out a request; `notify` is called with frames that match a watch of this request. Raises NotDone."""
         match order:
             case Impose(links=links, condition=condition):
@@ -200,7 +200,7 @@ class Proxy:
                 self._decide(order)
                 return Answer(id=number)
 
-    def forget(self, notify: Tell) -> None:
+    def forget(self, notify: Notify) -> None:
         """The control client has disconnected and cannot decide about its held frames any more, so they pass."""
         self.watches.remove_those_of(notify)
         for number in [number for number, hold in self._holds.items() if hold.tell == notify]:

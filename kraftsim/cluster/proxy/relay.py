@@ -12,9 +12,9 @@ from functools import partial
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Final, cast
 
+from kraftsim.cluster.proxy.control_messages import Post
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.cluster.proxy.orders import Post
 from kraftsim.faults.field import CLIENTS
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kraftsim.conformance.expect import Unmet, error_name
-from kraftsim.conformance.group_talk import GroupTalk
+from kraftsim.conformance.group_client import GroupClient
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
-NOBODY = "nobody"
+UNKNOWN_ID = "nobody"
 NOBODYS_ID = 987_654_321_000
 PARTITIONS = 2
 WAIT_SECONDS = 8.0
@@ -57,7 +57,7 @@ class Conversation:
     at_end: list[Callable[[], object]] = field(default_factory=list)
     """What is undone after the conversation, so that the next one finds the node unchanged."""
     _topic: Topic | None = None
-    _group: GroupTalk | None = None
+    _group: GroupClient | None = None
 
     @classmethod
     def begin(cls, target: Target) -> "Conversation":
@@ -70,22 +70,22 @@ class Conversation:
             undo()
         self.peer.close()
 
-    def connect_again(self) -> None:
+    def reconnect(self) -> None:
         """Reconnect after the node closed the connection."""
         self.peer.close()
         self.peer = self.target.peer()
 
-    def producer(self, who: str) -> Producer:
+    def producer(self, client_name: str) -> Producer:
         """Return a producer by its short name; the one called nobody has an id that was never allocated."""
-        if who not in self.producers:
-            self.producers[who] = Producer(f"{self.word}-{who}")
-            if who == NOBODY:
-                self.producers[who].producer_id, self.producers[who].producer_epoch = NOBODYS_ID, 0
-        return self.producers[who]
+        if client_name not in self.producers:
+            self.producers[client_name] = Producer(f"{self.word}-{client_name}")
+            if client_name == UNKNOWN_ID:
+                self.producers[client_name].producer_id, self.producers[client_name].producer_epoch = NOBODYS_ID, 0
+        return self.producers[client_name]
 
-    def member(self, who: str) -> Member:
+    def member(self, client_name: str) -> Member:
         """Return a member by its short name; one that never joined has an id unknown to the group."""
-        return self.members.get(who) or Member(member_id=f"{self.word}-{who}" if who else "")
+        return self.members.get(client_name) or Member(member_id=f"{self.word}-{client_name}" if client_name else "")
 
     @property
     def topic(self) -> str:
@@ -103,10 +103,10 @@ class Conversation:
         return self._topic
 
     @property
-    def group(self) -> GroupTalk:
+    def group(self) -> GroupClient:
         """The group of this probe."""
         if self._group is None:
-            self._group = GroupTalk(self.target)
+            self._group = GroupClient(self.target)
         return self._group
 
     def topic_named(self, word: str) -> str:
@@ -118,7 +118,7 @@ class Conversation:
         if producer_id < 0:
             return str(producer_id)
         if producer_id == NOBODYS_ID:
-            return NOBODY
+            return UNKNOWN_ID
         if producer_id not in self.ids:
             self.ids.append(producer_id)
         return chr(ord("A") + self.ids.index(producer_id))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kraftsim.conformance.group_talk import JOIN_VERSION, SYNC_VERSION
+from kraftsim.conformance.group_client import JOIN_VERSION, SYNC_VERSION
 from kraftsim.conformance.probes.conversation import Conversation, Member, give_up_at, named, pause_until
 from kraftsim.conformance.probes.transaction_steps import Identified, shown
 from protocol.api_keys import ApiKey
@@ -50,7 +50,7 @@ MEMBER_COMMIT_VERSION = 8
 class Join:
     """JoinGroup of a single member, and SyncGroup unless `syncs` is false. A known member rejoins, which starts a new generation."""
 
-    who: str = "m"
+    client_name: str = "m"
     instance_id: str | None = None
     syncs: bool = True
     as_new: bool = False
@@ -58,18 +58,18 @@ class Join:
     def words(self) -> str:
         """Return the request as text."""
         again = " without its member id" if self.as_new else ""
-        return f"JoinGroup{again}{' and SyncGroup' if self.syncs else ''} by {self.who}{shown(instance=self.instance_id)}"
+        return f"JoinGroup{again}{' and SyncGroup' if self.syncs else ''} by {self.client_name}{shown(instance=self.instance_id)}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the requests, and store the membership."""
-        known = conversation.members.get(self.who)
+        known = conversation.members.get(self.client_name)
         member_id = "" if known is None or self.as_new else known.member_id
         answer = self._join(conversation, member_id)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = self._join(conversation, answer.member_id)
         if answer.error_code:
             return named(answer.error_code)
-        conversation.members[self.who] = Member(answer.member_id, answer.generation_id, self.instance_id)
+        conversation.members[self.client_name] = Member(answer.member_id, answer.generation_id, self.instance_id)
         if self.syncs:
             share = conversation.group.sync_request(
                 answer.member_id, answer.generation_id, {answer.member_id: b"share"}, instance_id=self.instance_id
@@ -118,7 +118,7 @@ class TxnOffsets(Identified):
         long = f", {len(self.metadata)} characters of metadata" if len(self.metadata) > 1 else ""
         rest = shown(partition=self.partition or list(self.partitions) or "", topic=self.topic, instance=self.instance_id)
         group = "" if self.group is None else f", group {self.group!r}"
-        return f"TxnOffsetCommit {self.version} of {self.offset}{self.who_words()}{member}{generation}{rest}{group}{long}"
+        return f"TxnOffsetCommit {self.version} of {self.offset}{self.client_text()}{member}{generation}{rest}{group}{long}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""

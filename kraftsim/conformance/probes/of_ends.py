@@ -122,7 +122,7 @@ CHAPTER = Chapter(
             "transactions are listed by state",
             init(),
             init("b"),
-            Add(who="b"),
+            Add(client_name="b"),
             ListThem(),
             ListThem(states=("Empty",)),
             ListThem(states=("Ongoing",)),

@@ -43,7 +43,7 @@ class Produce(Identified):
         kind = "marker" if self.is_marker else "plain batch" if self.plain else "batch"
         until = f" to {self.sequence + self.records - 1}" if self.records > 1 else ""
         rest = shown(partition=self.partition or "", topic=self.topic, acks=self.acks if self.acks != ALL else "")
-        return f"Produce {self.version} {kind} {self.sequence}{until}{self.who_words()}{', no transactional id' if self.nameless else ''}{rest}"
+        return f"Produce {self.version} {kind} {self.sequence}{until}{self.client_text()}{', no transactional id' if self.nameless else ''}{rest}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -86,7 +86,7 @@ class Marker(Identified):
         """Return the request as text."""
         places = "" if self.places == (("", (0,)),) else " of " + ", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in self.places)
         rest = shown(coordinator_epoch=self.coordinator_epoch or "", transaction_version=self.transaction_version or "")
-        return f"WriteTxnMarkers {self.version} {'commit' if self.commits else 'abort'}{places}{self.who_words()}{rest}"
+        return f"WriteTxnMarkers {self.version} {'commit' if self.commits else 'abort'}{places}{self.client_text()}{rest}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -150,11 +150,11 @@ class Read:
 
 def _batch_text(batch: RecordBatch, conversation: Conversation) -> str:
     """Return a batch as who[first-last], a commit marker as who!offset, an abort marker as who~offset."""
-    who = conversation.letter(batch.producer_id) if batch.producer_id >= 0 else "-"
+    client_name = conversation.letter(batch.producer_id) if batch.producer_id >= 0 else "-"
     if not batch.is_control:
-        return f"{who}[{batch.base_offset}-{batch.last_offset}]"
+        return f"{client_name}[{batch.base_offset}-{batch.last_offset}]"
     kind = control_type(next(iter(batch.records())).key)
-    return f"{who}{'!' if kind is ControlType.COMMIT else '~'}{batch.base_offset}"
+    return f"{client_name}{'!' if kind is ControlType.COMMIT else '~'}{batch.base_offset}"
 
 
 @dataclass(frozen=True, slots=True)

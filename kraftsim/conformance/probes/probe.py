@@ -72,7 +72,7 @@ def put(asked: Probe, conversation: Conversation) -> list[str]:
         except TimeoutError:
             return [*answers, "no answer"]
         except ConnectionError:
-            conversation.connect_again()
+            conversation.reconnect()
             answers.append("the connection is closed")
     return answers
 

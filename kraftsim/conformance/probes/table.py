@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from kraftsim.conformance.probes import of_data, of_ends, of_expiry, of_identities, of_offsets, of_partitions_joining, of_wear
+from kraftsim.conformance.probes import of_adding_partitions, of_data, of_ends, of_exhausted_epochs, of_expiry, of_identities, of_offsets
 from kraftsim.conformance.probes.conversation import Conversation
 from kraftsim.conformance.probes.probe import Chapter, Probe, put
 from kraftsim.conformance.probes.worn_steps import Worn
@@ -10,11 +10,11 @@ from kraftsim.conformance.target import Target
 
 CHAPTERS: tuple[Chapter, ...] = (
     of_identities.CHAPTER,
-    of_partitions_joining.CHAPTER,
+    of_adding_partitions.CHAPTER,
     of_ends.CHAPTER,
     of_data.CHAPTER,
     of_offsets.CHAPTER,
-    of_wear.CHAPTER,
+    of_exhausted_epochs.CHAPTER,
     of_expiry.CHAPTER,
 )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kraftsim.conformance.probes.conversation import NOBODY, Conversation, give_up_at, named, pause_until
+from kraftsim.conformance.probes.conversation import UNKNOWN_ID, Conversation, give_up_at, named, pause_until
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -39,25 +39,25 @@ def shown(**parts: object) -> str:
 class Identified:
     """The producer, and its deviations: another producer id, an older or newer epoch, another transactional id."""
 
-    who: str = "a"
+    client_name: str = "a"
     id_of: str = ""
     epoch: int = 0
     name: str | None = None
 
     def transactional_id(self, conversation: Conversation) -> str:
         """Return the transactional id to send."""
-        return conversation.producer(self.who).transactional_id if self.name is None else self.name
+        return conversation.producer(self.client_name).transactional_id if self.name is None else self.name
 
     def identity(self, conversation: Conversation) -> tuple[int, int]:
         """Return the producer id and epoch to send."""
-        return conversation.producer(self.id_of or self.who).producer_id, conversation.producer(self.who).producer_epoch + self.epoch
+        return conversation.producer(self.id_of or self.client_name).producer_id, conversation.producer(self.client_name).producer_epoch + self.epoch
 
-    def who_words(self) -> str:
+    def client_text(self) -> str:
         """Return the producer as text."""
-        who = "" if self.who == "a" else f" by {self.who}"
+        client_name = "" if self.client_name == "a" else f" by {self.client_name}"
         epoch = f", epoch {self.epoch:+d}" if self.epoch else ""
         name = "" if self.name is None else f", name {self.name!r}"
-        return f"{who}{epoch}{name}{shown(with_id_of=self.id_of)}"
+        return f"{client_name}{epoch}{name}{shown(with_id_of=self.id_of)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Init(Identified):
             ", own id and epoch" if self.keeps else ", an id without epoch" if self.id_only else ", an epoch without id" if self.epoch_only else ""
         )
         again = ", until it is not 51" if self.until_free else ""
-        return f"InitProducerId {self.version}{', no transactional id' if self.nameless else ''}{keeps}{self.who_words()}{rest}{again}"
+        return f"InitProducerId {self.version}{', no transactional id' if self.nameless else ''}{keeps}{self.client_text()}{rest}{again}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request, and store the producer id and epoch."""
@@ -100,16 +100,16 @@ class Init(Identified):
         while (answer := conversation.peer.ask(asked, version, InitProducerIdResponse)).error_code in waits:
             pause_until(deadline, f"{self.words()}, last {named(answer.error_code)}")
         if answer.error_code == ErrorCode.NONE:
-            own = conversation.producer(self.who)
+            own = conversation.producer(self.client_name)
             own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
             return f"ok, {conversation.letter(answer.producer_id)} epoch {answer.producer_epoch}"
         rest = "" if (answer.producer_id, answer.producer_epoch) == (-1, -1) else f", {answer.producer_id} epoch {answer.producer_epoch}"
         return named(answer.error_code) + rest
 
 
-def init(who: str = "a", version: int = 4, **rest: object) -> Init:
+def init(client_name: str = "a", version: int = 4, **rest: object) -> Init:
     """Return an InitProducerId."""
-    return Init(who=who, version=version, **rest)  # type: ignore[arg-type]
+    return Init(client_name=client_name, version=version, **rest)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class Add(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"AddPartitionsToTxn {self.version}{_places(self.topics)}{self.who_words()}"
+        return f"AddPartitionsToTxn {self.version}{_places(self.topics)}{self.client_text()}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -152,7 +152,7 @@ class Verify(Identified):
     def words(self) -> str:
         """Return the request as text."""
         verb = "adds" if self.adds else "verifies"
-        return f"AddPartitionsToTxn {self.version} {verb}{_places(self.topics)}{self.who_words()}{shown(beside=', '.join(self.beside))}"
+        return f"AddPartitionsToTxn {self.version} {verb}{_places(self.topics)}{self.client_text()}{shown(beside=', '.join(self.beside))}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -160,8 +160,12 @@ class Verify(Identified):
         topics = [AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows)) for name, rows in self.topics]
         rows = [(self.transactional_id(conversation), *self.identity(conversation))]
         rows += [
-            (conversation.producer(who).transactional_id, conversation.producer(who).producer_id, conversation.producer(who).producer_epoch)
-            for who in self.beside
+            (
+                conversation.producer(client_name).transactional_id,
+                conversation.producer(client_name).producer_id,
+                conversation.producer(client_name).producer_epoch,
+            )
+            for client_name in self.beside
         ]
         asked = AddPartitionsToTxnRequest(
             transactions=[
@@ -188,7 +192,7 @@ class AddOffsets(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"AddOffsetsToTxn {self.version}{'' if self.group is None else f', group {self.group!r}'}{self.who_words()}"
+        return f"AddOffsetsToTxn {self.version}{'' if self.group is None else f', group {self.group!r}'}{self.client_text()}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -212,7 +216,7 @@ class End(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.who_words()}"
+        return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.client_text()}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request, and continue with the producer id and epoch of the response if it contains them."""
@@ -224,19 +228,19 @@ class End(Identified):
         answer = conversation.peer.ask(asked, version, EndTxnResponse)
         if version < BUMPS_SINCE or answer.error_code:
             return named(answer.error_code)
-        own = conversation.producer(self.who)
+        own = conversation.producer(self.client_name)
         own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
         return f"ok, {conversation.letter(answer.producer_id)} epoch {answer.producer_epoch}"
 
 
-def commit(who: str = "a", version: int = 3, **rest: object) -> End:
+def commit(client_name: str = "a", version: int = 3, **rest: object) -> End:
     """Return an EndTxn that commits."""
-    return End(who=who, version=version, commits=True, **rest)  # type: ignore[arg-type]
+    return End(client_name=client_name, version=version, commits=True, **rest)  # type: ignore[arg-type]
 
 
-def abort(who: str = "a", version: int = 3, **rest: object) -> End:
+def abort(client_name: str = "a", version: int = 3, **rest: object) -> End:
     """Return an EndTxn that aborts."""
-    return End(who=who, version=version, commits=False, **rest)  # type: ignore[arg-type]
+    return End(client_name=client_name, version=version, commits=False, **rest)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +251,7 @@ class Describe(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"DescribeTransactions{self.who_words()}{shown(until=self.until)}"
+        return f"DescribeTransactions{self.client_text()}{shown(until=self.until)}"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -266,9 +270,9 @@ class Describe(Identified):
         return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}, {places} partitions, {started}"
 
 
-def once(state: str, who: str = "a") -> Describe:
+def once(state: str, client_name: str = "a") -> Describe:
     """Return a wait for a state of a transaction."""
-    return Describe(who=who, until=state)
+    return Describe(client_name=client_name, until=state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,13 +293,13 @@ class ListThem:
         """Send the request."""
         version = conversation.offered(ApiKey.LIST_TRANSACTIONS, self.version)
         asked = ListTransactionsRequest(
-            state_filters=list(self.states), producer_id_filters=[conversation.producer(who).producer_id for who in self.of]
+            state_filters=list(self.states), producer_id_filters=[conversation.producer(client_name).producer_id for client_name in self.of]
         )
         if version >= 1:
             asked.duration_filter = self.longer_than_ms
             pause_until(give_up_at(), self.words())  # what began in this millisecond lasts no longer than 0 ms yet
         answer = conversation.peer.ask(asked, version, ListTransactionsResponse)
-        own = {producer.transactional_id: who for who, producer in conversation.producers.items() if who != NOBODY}
+        own = {producer.transactional_id: client_name for client_name, producer in conversation.producers.items() if client_name != UNKNOWN_ID}
         rows = sorted(f"{own[row.transactional_id]} {row.transaction_state}" for row in answer.transaction_states if row.transactional_id in own)
         strange = f", unknown: {', '.join(answer.unknown_state_filters)}" if answer.unknown_state_filters else ""
         return f"{named(answer.error_code)}, {', '.join(rows) or 'none of these'}{strange}"

@@ -59,7 +59,7 @@ class Worn(Identified):
         """Return the state as text."""
         status = "" if self.status == 0 else f", status {self.status}"
         timeout = "" if self.timeout_ms == MINUTE_MS else f", timeout {self.timeout_ms}"
-        return f"A record with epoch {self.at_epoch}{self.who_words()}{timeout}{status}"
+        return f"A record with epoch {self.at_epoch}{self.client_text()}{timeout}{status}"
 
     def put(self, conversation: Conversation) -> str:
         """Take the name, and get its producer id. Raises NotOffered if there is no such record."""
@@ -68,7 +68,7 @@ class Worn(Identified):
         row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
         if row.error_code or row.producer_epoch != self.at_epoch:
             raise NotOffered(f"{self.worn_id} has no exhausted epochs here: {named(row.error_code)}, epoch {row.producer_epoch}")
-        own = conversation.producer(self.who)
+        own = conversation.producer(self.client_name)
         own.transactional_id, own.producer_id, own.producer_epoch = self.worn_id, row.producer_id, row.producer_epoch
         return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}"
 
@@ -122,16 +122,16 @@ def _java_hash(text: str) -> int:
 class Twin:
     """A second producer with the current name, id and epoch of another one, which does not get the later responses."""
 
-    who: str = "b"
+    client_name: str = "b"
     of: str = "a"
 
     def words(self) -> str:
         """Return the state as text."""
-        return f"{self.who} has the state of {self.of}"
+        return f"{self.client_name} has the state of {self.of}"
 
     def put(self, conversation: Conversation) -> str:
         """Store it."""
-        conversation.producers[self.who] = replace(conversation.producer(self.of))
+        conversation.producers[self.client_name] = replace(conversation.producer(self.of))
         return "ok"
 
 
@@ -141,7 +141,7 @@ class Gone(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"DescribeTransactions{self.who_words()}, until it has expired"
+        return f"DescribeTransactions{self.client_text()}, until it has expired"
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""

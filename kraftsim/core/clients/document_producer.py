@@ -21,7 +21,7 @@ from protocol.errors import ErrorCode
 FENCED_BY_ITS_GROUP = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
-class DocumentProducer(TransactionalProducer):
+class DesignDocumentProducer(TransactionalProducer):
     """Treats errors as fatal that are abortable for the shipped one."""
 
     def meaning_of(self, question: Question, error: ErrorCode) -> Meaning:

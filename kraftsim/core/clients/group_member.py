@@ -14,17 +14,16 @@ import msgspec
 
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, Subscriber, assign
 from kraftsim.core.clients.membership_steps import (
-    AskMember,
     AssignmentChanged,
-    Beat,
-    Beaten,
     CountPartitions,
     GroupSettings,
+    HeartbeatAnswered,
     Join,
     Joined,
     Leave,
     LeaveAsked,
     Left,
+    MemberHeartbeat,
     MemberLost,
     MemberQuestion,
     MemberQuestionLost,
@@ -35,6 +34,7 @@ from kraftsim.core.clients.membership_steps import (
     PartitionsCounted,
     Released,
     ReleaseWanted,
+    SendMemberRequest,
     Sync,
     Synced,
 )
@@ -107,7 +107,7 @@ class GroupMember:
                 self._finds_coordinator, self._not_before_ms = False, now_ms + self._settings.retry_backoff_ms
                 if error_code is not None and not error_code.retriable:
                     self._lose(error_code, is_fatal=True)
-            case Joined() | Synced() | Beaten() | Left() | MemberQuestionLost():
+            case Joined() | Synced() | HeartbeatAnswered() | Left() | MemberQuestionLost():
                 self._answered(happened, now_ms)
         self._go_on(now_ms)
         effects, self._effects = self._effects, []
@@ -141,7 +141,7 @@ class GroupMember:
     # Responses --------------------------------------------------------------------------------------------------------
     # -----------------------------
 
-    def _answered(self, answer: Joined | Synced | Beaten | Left | MemberQuestionLost, now_ms: int) -> None:
+    def _answered(self, answer: Joined | Synced | HeartbeatAnswered | Left | MemberQuestionLost, now_ms: int) -> None:
         question, self._asked = self._asked, None
         assert question is not None, "a response without a request"
         self._beat_at_ms = now_ms + self._settings.heartbeat_interval_ms
@@ -150,7 +150,7 @@ class GroupMember:
                 self._on_joined(answer, now_ms)
             case Synced():
                 self._on_synced(answer, now_ms)
-            case Beaten(error_code):
+            case HeartbeatAnswered(error_code):
                 self._on_beaten(error_code, now_ms)
             case Left():
                 self.state = MemberState.GONE
@@ -270,7 +270,7 @@ class GroupMember:
             self._counts_partitions = True
             self._effects.append(CountPartitions(self._topics))
         if now_ms >= self._beat_at_ms:
-            self._ask(Beat(member_id=self.member_id, generation_id=self.generation_id))
+            self._ask(MemberHeartbeat(member_id=self.member_id, generation_id=self.generation_id))
 
     def _shared(self, counts: Mapping[str, int]) -> Sync:
         """Compute the assignment. A member with a version that this leader does not support gets no partitions (KIP-268)."""
@@ -290,4 +290,4 @@ class GroupMember:
             self.state = MemberState.OUTSIDE
             return
         self._asked = question
-        self._effects.append(AskMember(broker_id=self._coordinator, question=question))
+        self._effects.append(SendMemberRequest(broker_id=self._coordinator, question=question))

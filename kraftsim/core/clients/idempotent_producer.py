@@ -11,8 +11,6 @@ from kraftsim.core.clients.partition_queue import PartitionQueue
 from kraftsim.core.clients.producer_steps import (
     MAX_PRODUCER_EPOCH,
     NO_OFFSET,
-    AskMetadata,
-    AskProducerId,
     BatchState,
     FlushAsked,
     Identity,
@@ -32,6 +30,8 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendInitProducerId,
+    SendMetadataRequest,
     SendProduce,
     Started,
     TimePassed,
@@ -133,7 +133,7 @@ class IdempotentProducer:
     def _ask_identity(self) -> None:
         if not self._asks_for_identity:
             self._asks_for_identity, self._ask_identity_at_ms = True, None
-            self._effects.append(AskProducerId())
+            self._effects.append(SendInitProducerId())
 
     def _take_identity(self, identity: Identity) -> None:
         assert self._asks_for_identity, "an identity without a request"
@@ -244,7 +244,7 @@ class IdempotentProducer:
         moment = self._metadata_moment()
         if moment is not None and moment <= now_ms:
             self._asks_for_metadata = True
-            self._effects.append(AskMetadata(tuple(dict.fromkeys(where.topic for where in self._queues))))
+            self._effects.append(SendMetadataRequest(tuple(dict.fromkeys(where.topic for where in self._queues))))
 
     def _expire(self, now_ms: int) -> None:
         """Fail batches older than delivery.timeout.ms, or all waiting ones after a fatal error of InitProducerId."""

@@ -74,7 +74,7 @@ class Sync(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions | None = None
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class MemberHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat."""
 
     member_id: str
@@ -87,7 +87,7 @@ class Leave(msgspec.Struct, frozen=True):
     member_id: str
 
 
-MemberQuestion = Join | Sync | Beat | Leave
+MemberQuestion = Join | Sync | MemberHeartbeat | Leave
 
 
 # Inputs -----------------------------------------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions | None = None
 
 
-class Beaten(msgspec.Struct, frozen=True):
+class HeartbeatAnswered(msgspec.Struct, frozen=True):
     """The Heartbeat response."""
 
     error_code: ErrorCode
@@ -151,7 +151,7 @@ MembershipInput = (
     | PartitionsCounted
     | Joined
     | Synced
-    | Beaten
+    | HeartbeatAnswered
     | Left
     | MemberQuestionLost
     | CoordinatorFound
@@ -163,7 +163,7 @@ MembershipInput = (
 # Effects ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-class AskMember(msgspec.Struct, frozen=True, kw_only=True):
+class SendMemberRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Send a request to the group coordinator. One is in flight at a time."""
 
     broker_id: int
@@ -198,4 +198,4 @@ class MemberLost(msgspec.Struct, frozen=True, kw_only=True):
     is_fatal: bool
 
 
-MembershipEffect = FindCoordinator | AskMember | CountPartitions | AssignmentChanged | ReleaseWanted | MemberLost
+MembershipEffect = FindCoordinator | SendMemberRequest | CountPartitions | AssignmentChanged | ReleaseWanted | MemberLost

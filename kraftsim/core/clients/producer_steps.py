@@ -177,11 +177,11 @@ ProducerInput = (
 # Effects ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-class AskProducerId(msgspec.Struct, frozen=True):
+class SendInitProducerId(msgspec.Struct, frozen=True):
     """Send InitProducerId to any broker; the response is ProducerIdArrived or ProducerIdLost."""
 
 
-class AskMetadata(msgspec.Struct, frozen=True):
+class SendMetadataRequest(msgspec.Struct, frozen=True):
     """Send Metadata for these topics to any broker; the response is MetadataArrived or MetadataLost."""
 
     topics: tuple[str, ...]
@@ -221,4 +221,4 @@ class RecordGivenUp(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-ProducerEffect = AskProducerId | AskMetadata | SendProduce | IdentityTaken | RecordDelivered | RecordGivenUp
+ProducerEffect = SendInitProducerId | SendMetadataRequest | SendProduce | IdentityTaken | RecordDelivered | RecordGivenUp

@@ -61,7 +61,7 @@ class ReaderPositions:
                 left.setdefault(leaders[where], []).append(where)
         return left
 
-    def begin_at(self, where: TopicPartition, first_offset: int) -> None:
+    def set_start(self, where: TopicPartition, first_offset: int) -> None:
         """Set the start offset."""
         self._positions[where].next_offset = first_offset
 

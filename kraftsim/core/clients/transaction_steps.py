@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
     FlushAsked,
     Identity,
     IdentityTaken,
@@ -23,6 +22,7 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendMetadataRequest,
     SendProduce,
     TimePassed,
     TopicPartition,
@@ -268,7 +268,7 @@ TransactionalEffect = (
     | ProducerErred
     | IdTaken
     | IdentityTaken
-    | AskMetadata
+    | SendMetadataRequest
     | SendProduce
     | RecordDelivered
     | RecordGivenUp

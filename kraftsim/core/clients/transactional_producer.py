@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from kraftsim.core.clients.gated_producer import GatedProducer
 from kraftsim.core.clients.producer_steps import (
-    AskProducerId,
     FlushAsked,
     Identity,
     IdentityTaken,
@@ -23,6 +22,7 @@ from kraftsim.core.clients.producer_steps import (
     ProducerInput,
     RecordGiven,
     RecordGivenUp,
+    SendInitProducerId,
     TimePassed,
     TopicPartition,
 )
@@ -168,7 +168,7 @@ class TransactionalProducer:
 
     def _take(self, effects: list[ProducerEffect]) -> None:
         for effect in effects:
-            assert not isinstance(effect, AskProducerId | IdentityTaken), "the identity is set by the coordinator"
+            assert not isinstance(effect, SendInitProducerId | IdentityTaken), "the identity is set by the coordinator"
             self._effects.append(effect)
             if isinstance(effect, RecordGivenUp):
                 self._on_given_up(effect)

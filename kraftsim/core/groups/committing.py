@@ -24,7 +24,7 @@ from protocol.errors import ErrorCode
 NO_RETENTION_MS: Final = -1
 
 
-class OffsetAsked(Struct, frozen=True, kw_only=True):
+class OffsetToCommit(Struct, frozen=True, kw_only=True):
     """One offset to commit; a timestamp of -1 is the time of arrival."""
 
     topic: str
@@ -35,7 +35,7 @@ class OffsetAsked(Struct, frozen=True, kw_only=True):
     commit_timestamp: int = -1
 
 
-class CommitAsked(Struct, frozen=True, kw_only=True):
+class OffsetCommitInput(Struct, frozen=True, kw_only=True):
     """An offset commit request. `generation_id` is negative and `member_id` empty if the committer is not a member."""
 
     group_id: str
@@ -43,7 +43,7 @@ class CommitAsked(Struct, frozen=True, kw_only=True):
     member_id: str
     group_instance_id: str | None
     retention_ms: int
-    offsets: Sequence[OffsetAsked]
+    offsets: Sequence[OffsetToCommit]
 
 
 class Committing:
@@ -56,7 +56,7 @@ class Committing:
         self._events = events
         self._topics = topics
 
-    def commit(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
+    def commit(self, group: ClassicGroup, waiter: int, asked: OffsetCommitInput, now: Moment) -> None:
         """Commit offsets, or reply with an error. A commit renews the member's session."""
         error = self._refuse(group, asked)
         if error is None and group.is_in(GroupState.COMPLETING_REBALANCE):
@@ -68,7 +68,7 @@ class Committing:
             self._rebalance.renew_session(group.members[asked.member_id], now)
         self._store(group, waiter, asked, now)
 
-    def _refuse(self, group: ClassicGroup, asked: CommitAsked) -> ErrorCode | None:
+    def _refuse(self, group: ClassicGroup, asked: OffsetCommitInput) -> ErrorCode | None:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if asked.generation_id < 0 and group.is_in(GroupState.EMPTY):
@@ -80,7 +80,7 @@ class Committing:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: CommitAsked, api_version: int, now: Moment) -> None:
+    def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: OffsetCommitInput, api_version: int, now: Moment) -> None:
         """Commit offsets of a consumer group member, which sends its member epoch, or reply with an error."""
         partitions = by_topic_id(asked.offsets, self._topics, self._settings)
         error = group.refuse_commit(asked.member_id, asked.generation_id, api_version, partitions)
@@ -89,7 +89,7 @@ class Committing:
             return
         self._store(group, waiter, asked, now)
 
-    def _store(self, group: OffsetHolder, waiter: int, asked: CommitAsked, now: Moment) -> None:
+    def _store(self, group: OffsetHolder, waiter: int, asked: OffsetCommitInput, now: Moment) -> None:
         errors: list[ErrorCode] = []
         sent: list[tuple[TopicPartition, CommittedOffset]] = []
         for each in asked.offsets:
@@ -131,7 +131,7 @@ class Committing:
         self._outbox.store_offsets(records, on_stored)
 
 
-def by_topic_id(asked: Sequence[OffsetAsked], topics: TopicsView, settings: GroupSettings) -> Iterator[tuple[bytes, int]]:
+def by_topic_id(asked: Sequence[OffsetToCommit], topics: TopicsView, settings: GroupSettings) -> Iterator[tuple[bytes, int]]:
     """Yield the partitions of a commit whose metadata is within the size limit, by topic id; the id is None if the topic does not exist."""
     for each in asked:
         if len(each.metadata) <= settings.offset_metadata_max_bytes:
@@ -139,7 +139,7 @@ def by_topic_id(asked: Sequence[OffsetAsked], topics: TopicsView, settings: Grou
             yield (b"" if found is None else found[0], each.partition)
 
 
-def offset_of(asked: OffsetAsked, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:
+def offset_of(asked: OffsetToCommit, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:
     """Return the committed offset, without its position in the log."""
     return CommittedOffset(
         offset=asked.offset,

@@ -15,7 +15,7 @@ from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
 from kraftsim.core.groups.group_offsets import OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_shard import FoundOffset, GroupShard
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked, TransactionalCommitting
+from kraftsim.core.groups.transactional_committing import TransactionalCommitInput, TransactionalCommitting
 from protocol.errors import ErrorCode
 
 FENCED: Final = ErrorCode.ILLEGAL_GENERATION
@@ -24,25 +24,25 @@ FENCED: Final = ErrorCode.ILLEGAL_GENERATION
 class GenerationOnly(TransactionalCommitting):
     """A request with a generation must have the current one; the member id is not checked."""
 
-    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of a commit: ILLEGAL_GENERATION."""
         if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
         return FENCED if asked.generation_id >= 0 and asked.generation_id != group.generation_id else None
 
 
-class CopiedAssignment(TransactionalCommitting):
+class DelayedAssignment(TransactionalCommitting):
     """Validates against the group as of `delay_ms` ago, like a coordinator with a replicated assignment."""
 
     delay_ms: ClassVar[int] = 1000
     _now_ms = 0
 
-    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
         """Commit offsets, or reply with an error."""
         self._now_ms = now.wall_ms
         super().commit(group, waiter, asked, now)
 
-    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of a commit: ILLEGAL_GENERATION of the delayed view."""
         if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
@@ -57,7 +57,7 @@ class CopiedAssignment(TransactionalCommitting):
 class Unfenced(TransactionalCommitting):
     """Accepts every commit."""
 
-    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Accept every commit."""
         return None
 
@@ -81,7 +81,7 @@ class DesignDocumentGroups(GroupShard):
 class GroupsOfCopiedAssignments(GroupShard):
     """Validate commits against a delayed copy of the assignment."""
 
-    transactional_committing_class = CopiedAssignment
+    transactional_committing_class = DelayedAssignment
 
 
 class UnfencedGroups(GroupShard):

@@ -30,7 +30,7 @@ class GroupSettings:
     """The group epoch before the first member (KIP-1263: 1)."""
     consumer_settles_empty: bool = False
     """Whether the target assignment is updated at once when the last member leaves (KIP-1263)."""
-    consumer_may_come_anew: bool = False
+    consumer_may_rejoin: bool = False
     """Whether a known member may join again without leaving first (since 4.2)."""
     consumer_takes_back: bool = False
     """Whether a member may get back at once a partition that it has just revoked, if no other member got it (since 4.0)."""

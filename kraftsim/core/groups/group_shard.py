@@ -11,10 +11,10 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
 from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, NO_STATE_TIMESTAMP, ClassicGroup, GroupState
-from kraftsim.core.groups.committing import CommitAsked, Committing
+from kraftsim.core.groups.committing import Committing, OffsetCommitInput
 from kraftsim.core.groups.consumer.classic_members import ClassicMembers
 from kraftsim.core.groups.consumer.consumer_group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
-from kraftsim.core.groups.consumer.consumer_groups import ConsumerGroups, HeartbeatAsked
+from kraftsim.core.groups.consumer.consumer_groups import ConsumerGroups, HeartbeatInput
 from kraftsim.core.groups.consumer.consumer_records import Change, group_tombstones
 from kraftsim.core.groups.consumer.consumer_replay import KEYS as CONSUMER_KEYS
 from kraftsim.core.groups.consumer.consumer_replay import replay_change
@@ -23,14 +23,14 @@ from kraftsim.core.groups.consumer.topics_view import NoTopics, TopicsView
 from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, OffsetHolder, TopicPartition
 from kraftsim.core.groups.group_records import group_tombstone, group_value, offset_tombstone, read_offset, restore_group
 from kraftsim.core.groups.group_settings import GroupSettings
-from kraftsim.core.groups.joining import JoinAsked, Joining
-from kraftsim.core.groups.membership import Membership, SyncAsked
+from kraftsim.core.groups.joining import Joining, JoinInput
+from kraftsim.core.groups.membership import Membership, SyncInput
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.offset_events import OffsetEvents, discard
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, coordinator_record
 from kraftsim.core.groups.rebalance import Rebalance
 from kraftsim.core.groups.timers import TimerKind, Timers
-from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked, TransactionalCommitting
+from kraftsim.core.groups.transactional_committing import TransactionalCommitInput, TransactionalCommitting
 from kraftsim.events.event import Event
 from protocol.batches import RecordBatch
 from protocol.control_records import ControlType, control_type
@@ -60,8 +60,8 @@ class GroupShard:
     transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
     """The class that validates and appends transactional commits."""
 
-    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = discard, topics: TopicsView | None = None) -> None:
-        self._events = events = OffsetEvents(note, number)
+    def __init__(self, settings: GroupSettings, number: int = 0, emit: Callable[[Event], None] = discard, topics: TopicsView | None = None) -> None:
+        self._events = events = OffsetEvents(emit, number)
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
@@ -97,7 +97,7 @@ class GroupShard:
 
     # Members -------------------------------------------------------------------------------------------------------------------------------
 
-    def join(self, waiter: int, asked: JoinAsked, now: Moment) -> None:
+    def join(self, waiter: int, asked: JoinInput, now: Moment) -> None:
         """Reply with a JoinAnswer, usually later. A join without member id creates the group if it does not exist."""
         if not self._settings.min_session_timeout_ms <= asked.session_timeout_ms <= self._settings.max_session_timeout_ms:
             self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id))
@@ -114,7 +114,7 @@ class GroupShard:
             group = self._new_group(asked.group_id, now.wall_ms) if consumers is None else self._create_classic(consumers, now)
         self._joining.join(group, waiter, asked, now)
 
-    def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
+    def sync(self, waiter: int, asked: SyncInput, now: Moment) -> None:
         """Reply with a SyncAnswer, usually later."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
@@ -148,7 +148,7 @@ class GroupShard:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
 
-    def consumer_heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
+    def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
         """Reply with a HeartbeatAnswer (KIP-848). A join creates the group if it does not exist, or converts a classic one."""
         self._consumers.heartbeat(waiter, asked, now)
 
@@ -206,7 +206,7 @@ class GroupShard:
 
     # Offsets -------------------------------------------------------------------------------------------------------------------------------
 
-    def commit(self, waiter: int, asked: CommitAsked, now: Moment, api_version: int = OLDEST_COMMIT) -> None:
+    def commit(self, waiter: int, asked: OffsetCommitInput, now: Moment, api_version: int = OLDEST_COMMIT) -> None:
         """Reply with a CommitAnswer once the offsets are replicated. An unknown group is created for a committer that is not a member."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
@@ -222,7 +222,7 @@ class GroupShard:
             group = self._new_group(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
 
-    def commit_in_transaction(self, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def commit_in_transaction(self, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
         """Reply with a CommitAnswer once the offsets are replicated: validate and append in one step. An unknown group is created."""
         group = self._group_of_transaction(asked, now)
         if isinstance(group, ErrorCode):
@@ -230,12 +230,12 @@ class GroupShard:
         else:
             self._transactional.commit(group, waiter, asked, now)
 
-    def refuse_in_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ErrorCode | None:
+    def refuse_in_transaction(self, asked: TransactionalCommitInput, now: Moment) -> ErrorCode | None:
         """Return the error that a transactional commit would have now, without writing."""
         group = self._group_of_transaction(asked, now)
         return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
 
-    def _group_of_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ClassicGroup | ConsumerGroup | ErrorCode:
+    def _group_of_transaction(self, asked: TransactionalCommitInput, now: Moment) -> ClassicGroup | ConsumerGroup | ErrorCode:
         """Return the group of a transactional commit. Up to 3.9 an unknown group is created even if the commit is then refused."""
         group = self.find(asked.group_id)
         if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:

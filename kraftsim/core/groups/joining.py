@@ -17,7 +17,7 @@ from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
 
 
-class JoinAsked(Struct, frozen=True, kw_only=True):
+class JoinInput(Struct, frozen=True, kw_only=True):
     """A JoinGroup request. `fresh_id` is the random suffix of the member id if the coordinator generates one.
 
     `takes_id_first`: the version supports MEMBER_ID_REQUIRED for a member without an id (KIP-394). `skips_assignment`: it
@@ -47,7 +47,7 @@ class Joining:
         self._timers = timers
         self._rebalance = rebalance
 
-    def join(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+    def join(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
         """Add a member, or reply with an error; the response usually waits for the end of the rebalance."""
         if not self._has_room(group, asked.member_id):
             group.remove(asked.member_id)
@@ -76,7 +76,7 @@ class Joining:
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < self._settings.max_size
 
-    def _join_without_id(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+    def _join_without_id(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
         """A join without a member id: a new member, or the next incarnation of a static one."""
         member_id = f"{asked.group_instance_id or asked.client_id}-{asked.fresh_id}"
         former = None if asked.group_instance_id is None else group.static_member_ids.get(asked.group_instance_id)
@@ -89,7 +89,7 @@ class Joining:
         else:
             self._add(group, waiter, asked, member_id, now)
 
-    def _join_with_id(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+    def _join_with_id(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
         """A join with a member id: a rejoin, or a retry whose response was lost."""
         error = group.validate_member(asked.member_id, asked.group_instance_id)
         if error is not None:
@@ -109,7 +109,7 @@ class Joining:
             case _:
                 self._refuse(waiter, asked.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def _add(self, group: ClassicGroup, waiter: int, asked: JoinAsked, member_id: str, now: Moment) -> None:
+    def _add(self, group: ClassicGroup, waiter: int, asked: JoinInput, member_id: str, now: Moment) -> None:
         member = Member(
             group_id=group.group_id,
             member_id=member_id,
@@ -128,12 +128,12 @@ class Joining:
         self._rebalance.begin_first_wait(member, now)
         self._rebalance.prepare(group, now)
 
-    def _update(self, group: ClassicGroup, waiter: int, asked: JoinAsked, member: Member, now: Moment) -> None:
+    def _update(self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, now: Moment) -> None:
         """Update a member, and let it wait for the next generation."""
         self._take_over(member, waiter, asked)
         self._rebalance.prepare(group, now)
 
-    def _take_over(self, member: Member, waiter: int, asked: JoinAsked) -> None:
+    def _take_over(self, member: Member, waiter: int, asked: JoinInput) -> None:
         self._rebalance.answer_join(
             member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         )  # the member's earlier request
@@ -142,7 +142,7 @@ class Joining:
         member.session_timeout_ms = asked.session_timeout_ms
         member.join_waiter = waiter
 
-    def _replace_static(self, group: ClassicGroup, waiter: int, asked: JoinAsked, member: Member, member_id: str, now: Moment) -> None:
+    def _replace_static(self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, member_id: str, now: Moment) -> None:
         """Replace a static member by its next incarnation, and fence the former one."""
         former = member.member_id
         former_leader = group.leader_id or ""

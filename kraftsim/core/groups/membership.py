@@ -17,7 +17,7 @@ from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
 
 
-class SyncAsked(Struct, frozen=True, kw_only=True):
+class SyncInput(Struct, frozen=True, kw_only=True):
     """A SyncGroup request; the leader's has the assignment of every member."""
 
     group_id: str
@@ -39,7 +39,7 @@ class Membership:
 
     # Sync ----------------------------------------------------------------------------------------------------------------------------------
 
-    def sync(self, group: ClassicGroup, waiter: int, asked: SyncAsked, now: Moment) -> None:
+    def sync(self, group: ClassicGroup, waiter: int, asked: SyncInput, now: Moment) -> None:
         """Reply with the assignment now, or once the leader's assignment is replicated; or with an error."""
         error = self._refuse_sync(group, asked)
         if error is not None:
@@ -57,7 +57,7 @@ class Membership:
         if group.is_leader(asked.member_id):
             self._store_shares(group, asked)
 
-    def _refuse_sync(self, group: ClassicGroup, asked: SyncAsked) -> ErrorCode | None:
+    def _refuse_sync(self, group: ClassicGroup, asked: SyncInput) -> ErrorCode | None:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(asked.member_id, asked.group_instance_id)
@@ -78,7 +78,7 @@ class Membership:
         if not group.unsynced_members:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
-    def _store_shares(self, group: ClassicGroup, asked: SyncAsked) -> None:
+    def _store_shares(self, group: ClassicGroup, asked: SyncInput) -> None:
         """Write the leader's assignment; a member without an entry gets an empty one.
 
         Only once replicated is the group stable, and are members answered.

@@ -9,7 +9,7 @@ from kraftsim.events.groups import (
     OffsetForgotten,
     OffsetLoaded,
     OffsetMaterialised,
-    OffsetTold,
+    OffsetReturned,
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
@@ -26,15 +26,15 @@ def discard(event: Event) -> None:
 class OffsetEvents:
     """Emits the offset events of one `__consumer_offsets` partition."""
 
-    def __init__(self, note: Callable[[Event], None], coordinator_partition: int) -> None:
-        self._note = note
+    def __init__(self, emit: Callable[[Event], None], coordinator_partition: int) -> None:
+        self._emit = emit
         self._coordinator_partition = coordinator_partition
 
     def committed(
         self, group_id: str, partition: TopicPartition, placed: CommittedOffset, *, member_id: str, generation_id: int, is_current: bool
     ) -> None:
         """A commit outside of transactions is replicated."""
-        self._note(
+        self._emit(
             OffsetCommitted(
                 coordinator_partition=self._coordinator_partition,
                 group_id=group_id,
@@ -61,7 +61,7 @@ class OffsetEvents:
         generation_id: int,
     ) -> None:
         """A commit in a transaction is replicated."""
-        self._note(
+        self._emit(
             PendingOffsetAdded(
                 coordinator_partition=self._coordinator_partition,
                 group_id=group_id,
@@ -80,7 +80,7 @@ class OffsetEvents:
     def ended(self, group_id: str, ended: EndedOffset, *, producer_id: int, producer_epoch: int, marker_offset: int, is_commit: bool) -> None:
         """The transaction of a pending commit is completed."""
         if not is_commit:
-            self._note(
+            self._emit(
                 PendingOffsetDropped(
                     coordinator_partition=self._coordinator_partition,
                     group_id=group_id,
@@ -94,7 +94,7 @@ class OffsetEvents:
                 )
             )
             return
-        self._note(
+        self._emit(
             OffsetMaterialised(
                 coordinator_partition=self._coordinator_partition,
                 group_id=group_id,
@@ -111,7 +111,7 @@ class OffsetEvents:
 
     def loaded(self, group_id: str, partition: TopicPartition, stored: CommittedOffset, producer_id: int = NO_PRODUCER_ID) -> None:
         """An offset is loaded from the log."""
-        self._note(
+        self._emit(
             OffsetLoaded(
                 coordinator_partition=self._coordinator_partition,
                 group_id=group_id,
@@ -125,8 +125,8 @@ class OffsetEvents:
 
     def returned(self, group_id: str, partition: TopicPartition, stored: CommittedOffset | None, error: ErrorCode, *, require_stable: bool) -> None:
         """An offset fetch returned an offset, no offset, or an error."""
-        self._note(
-            OffsetTold(
+        self._emit(
+            OffsetReturned(
                 coordinator_partition=self._coordinator_partition,
                 group_id=group_id,
                 topic=partition[0],
@@ -140,4 +140,4 @@ class OffsetEvents:
 
     def deleted(self, group_id: str, partition: TopicPartition) -> None:
         """An offset is deleted."""
-        self._note(OffsetForgotten(coordinator_partition=self._coordinator_partition, group_id=group_id, topic=partition[0], partition=partition[1]))
+        self._emit(OffsetForgotten(coordinator_partition=self._coordinator_partition, group_id=group_id, topic=partition[0], partition=partition[1]))

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
-from kraftsim.core.groups.committing import OffsetAsked, by_topic_id, offset_of, placed_at
+from kraftsim.core.groups.committing import OffsetToCommit, by_topic_id, offset_of, placed_at
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
 from kraftsim.core.groups.consumer.topics_view import TopicsView
 from kraftsim.core.groups.group_offsets import CommittedOffset, OffsetHolder, TopicPartition
@@ -24,7 +24,7 @@ from kraftsim.core.groups.outbox import Outbox, Stored, WritingProducer
 from protocol.errors import ErrorCode
 
 
-class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
+class TransactionalCommitInput(Struct, frozen=True, kw_only=True):
     """A TxnOffsetCommit request. `generation_id` is negative and `member_id` empty if the client sends no member."""
 
     transactional_id: str
@@ -33,7 +33,7 @@ class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
     generation_id: int
     member_id: str
     group_instance_id: str | None
-    offsets: Sequence[OffsetAsked]
+    offsets: Sequence[OffsetToCommit]
     knows_epochs: bool = False
     """Whether the client knows STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (version 6)."""
 
@@ -47,7 +47,7 @@ class TransactionalCommitting:
         self._events = events
         self._topics = topics
 
-    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
         """Commit offsets, or reply with an error. The session of a member is not renewed."""
         error = self.refuse(group, asked)
         if error is not None:
@@ -55,7 +55,7 @@ class TransactionalCommitting:
             return
         self._store(group, waiter, asked, now)
 
-    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the error of a commit. A member of a consumer group sends its member epoch; a stale one is ILLEGAL_GENERATION, too.
 
         Returns COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance in
@@ -74,7 +74,7 @@ class TransactionalCommitting:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def _store(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
+    def _store(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         errors = [too_large if len(each.metadata) > self._settings.offset_metadata_max_bytes else ErrorCode.NONE for each in asked.offsets]
         sent: list[tuple[TopicPartition, CommittedOffset]] = [
@@ -105,7 +105,7 @@ class TransactionalCommitting:
         records = [offset_record(group.group_id, partition, offset) for partition, offset in sent]
         self._outbox.store_offsets(records, on_stored, asked.producer)
 
-    def _emit_pending(self, asked: TransactionalCommitAsked, partition: TopicPartition, placed: CommittedOffset) -> None:
+    def _emit_pending(self, asked: TransactionalCommitInput, partition: TopicPartition, placed: CommittedOffset) -> None:
         self._events.pending(
             asked.group_id,
             partition,

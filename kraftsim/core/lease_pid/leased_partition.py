@@ -49,7 +49,7 @@ def generation_after(generation: int) -> int:
 
 
 class LeasedPartition:
-    """`judge` a message, `apply` it once it is in the log, `expire` periodically."""
+    """`check` a message, `apply` it once it is in the log, `expire` periodically."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
@@ -66,7 +66,7 @@ class LeasedPartition:
         """Return the entry of a producer."""
         return self._table.get(producer_id)
 
-    def judge(self, message: LeasedMessage) -> MessageCheck:
+    def check(self, message: LeasedMessage) -> MessageCheck:
         """Check a message without changing the state. Errors are 45, 46, 47 or 59, depending on the readings."""
         if message.producer_id == NOT_IDEMPOTENT:
             return NEXT

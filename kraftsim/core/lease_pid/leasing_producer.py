@@ -15,9 +15,8 @@ from kraftsim.core.lease_pid.leased_partition import HALF_OF_SEQUENCES, generati
 from kraftsim.core.lease_pid.leasing import Lease
 from kraftsim.core.lease_pid.producer_steps import (
     Acknowledged,
-    AskLease,
+    FencedInPartition,
     GivenUp,
-    Handed,
     Leased,
     LeaseRefused,
     LeaseTaken,
@@ -25,8 +24,9 @@ from kraftsim.core.lease_pid.producer_steps import (
     LeasingEffect,
     LeasingInput,
     LeasingSettings,
+    MessageQueued,
+    SendLeaseRequest,
     SendMessages,
-    ShutOut,
     Waited,
     WriteLost,
     Written,
@@ -48,7 +48,7 @@ class _Partition:
 
     number: int
     wanted_id: int
-    waiting: deque[Handed] = field(default_factory=deque)
+    waiting: deque[MessageQueued] = field(default_factory=deque)
     lease: Lease | None = None
     first_sequence: int = 0
     sent: int = 0
@@ -107,7 +107,7 @@ class LeasingProducer:
         """Handle an input and return the effects, in order. `timestamp_ms` of messages is of the same clock as `now_ms`."""
         self._effects, self._now_ms = [], now_ms
         match happened:
-            case Handed():
+            case MessageQueued():
                 self._of(happened.partition).waiting.append(happened)
             case LeaseWanted(partition):
                 self._of(partition)
@@ -206,7 +206,7 @@ class LeasingProducer:
 
     def _end(self, each: _Partition) -> None:
         each.is_shut_out = True
-        self._effects.append(ShutOut(each.number))
+        self._effects.append(FencedInPartition(each.number))
         self._give_up(each, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def _give_up(self, each: _Partition, error: ErrorCode) -> None:
@@ -238,7 +238,9 @@ class LeasingProducer:
             return None
         if each.needs_request:
             each.asks = True
-            self._effects.append(AskLease(partition=each.number, producer_id=each.wanted_id, expire_ms=self._settings.expire_ms, is_check=False))
+            self._effects.append(
+                SendLeaseRequest(partition=each.number, producer_id=each.wanted_id, expire_ms=self._settings.expire_ms, is_check=False)
+            )
             return None
         return self._send(each)
 

@@ -30,7 +30,7 @@ class LeasingSettings:
         return dict(self.known_ids).get(partition, ASKS_FOR_ONE)
 
 
-class Handed(msgspec.Struct, frozen=True):
+class MessageQueued(msgspec.Struct, frozen=True):
     """The application sends a message."""
 
     partition: int
@@ -78,10 +78,10 @@ class Waited(msgspec.Struct, frozen=True):
     """A time returned by `wake_at_ms` has come."""
 
 
-LeasingInput = Handed | LeaseWanted | Leased | LeaseRefused | Written | WriteLost | Waited
+LeasingInput = MessageQueued | LeaseWanted | Leased | LeaseRefused | Written | WriteLost | Waited
 
 
-class AskLease(msgspec.Struct, frozen=True, kw_only=True):
+class SendLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Send lease_pid to the partition leader."""
 
     partition: int
@@ -98,7 +98,7 @@ class SendMessages(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int
     generation: int
     first_sequence: int
-    messages: tuple[Handed, ...]
+    messages: tuple[MessageQueued, ...]
 
 
 class LeaseTaken(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,20 +112,20 @@ class LeaseTaken(msgspec.Struct, frozen=True, kw_only=True):
 class Acknowledged(msgspec.Struct, frozen=True):
     """A message is in the log."""
 
-    message: Handed
+    message: MessageQueued
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
     """A message has failed and will not be retried; it may or may not be in the log."""
 
-    message: Handed
+    message: MessageQueued
     error: ErrorCode
 
 
-class ShutOut(msgspec.Struct, frozen=True):
+class FencedInPartition(msgspec.Struct, frozen=True):
     """Another producer writes to this partition with the next generation: this producer is a fenced zombie, and stops."""
 
     partition: int
 
 
-LeasingEffect = AskLease | SendMessages | LeaseTaken | Acknowledged | GivenUp | ShutOut
+LeasingEffect = SendLeaseRequest | SendMessages | LeaseTaken | Acknowledged | GivenUp | FencedInPartition

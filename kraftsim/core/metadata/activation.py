@@ -42,7 +42,7 @@ def bootstrap_at(metadata_version: int, supported: Mapping[str, tuple[int, int]]
     return Bootstrap(records=records, metadata_version=metadata_version)
 
 
-class PastTold(Enum):
+class MigrationStatePolicy(Enum):
     """The levels at which a new log records that the cluster was created in KRaft mode."""
 
     WHERE_IT_CAN_BE = "from 3.4-IV0 on"
@@ -56,7 +56,7 @@ class ActivationRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationManners:
+class MigrationBehavior:
     """How a release starts and completes a migration from ZooKeeper.   Source: KIP-866, KAFKA-14805, ActivationRecordsGenerator.
 
     `is_enabled`: zookeeper.metadata.migration.enable of this controller. `state_before`: the recorded state until all metadata is copied.
@@ -73,15 +73,15 @@ class MigrationManners:
     """Whether a controller without the setting completes the migration (not in 3.4)."""
 
 
-NO_MIGRATION: Final = MigrationManners()
+NO_MIGRATION: Final = MigrationBehavior()
 
 
 def bootstrap_records(
     bootstrap: Bootstrap,
-    past_told: PastTold = PastTold.IN_TRANSACTIONS,
+    migration_state_policy: MigrationStatePolicy = MigrationStatePolicy.IN_TRANSACTIONS,
     *,
     min_in_sync_replicas: str = "1",
-    migration: MigrationManners = NO_MIGRATION,
+    migration: MigrationBehavior = NO_MIGRATION,
 ) -> list[Message]:
     """Return the first records of an empty log: the bootstrap metadata and, depending on the release, the ZkMigrationStateRecord.
 
@@ -94,22 +94,22 @@ def bootstrap_records(
         raise ActivationRefused(f"The bootstrap metadata.version {name} does not support ZK migrations. Cannot continue with ZK migrations enabled.")
     records = list(bootstrap.records)
     says_past = {
-        PastTold.WHERE_IT_CAN_BE: level.has_migration_state,
-        PastTold.IN_TRANSACTIONS: level.has_transactions,
-        PastTold.NEVER: False,
+        MigrationStatePolicy.WHERE_IT_CAN_BE: level.has_migration_state,
+        MigrationStatePolicy.IN_TRANSACTIONS: level.has_transactions,
+        MigrationStatePolicy.NEVER: False,
     }
     if any(isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS_VERSION and record.feature_level for record in records):
         broker = int(ConfigResourceType.BROKER)
         records.append(ConfigRecord(resource_type=broker, resource_name="", name="min.insync.replicas", value=min_in_sync_replicas))
     if migration.is_enabled:
         records.append(ZkMigrationStateRecord(zk_migration_state=migration.state_before))
-    elif says_past[past_told]:
+    elif says_past[migration_state_policy]:
         records.append(ZkMigrationStateRecord(zk_migration_state=NONE))
     return [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()] if level.has_transactions else records
 
 
 def takeover_records(
-    *, is_in_transaction: bool, migration_state: int = NONE, level: MetadataLevel | None = None, migration: MigrationManners = NO_MIGRATION
+    *, is_in_transaction: bool, migration_state: int = NONE, level: MetadataLevel | None = None, migration: MigrationBehavior = NO_MIGRATION
 ) -> list[Message]:
     """Return the records that a new active controller adds to a non-empty log: the end of an open metadata transaction, or of a migration.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.partition_change import Election, PartitionTarget
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import ReplicationView
 from kraftsim.core.metadata.topic_table import Topic
@@ -71,7 +71,7 @@ def decide_alter_partition(view: ReplicationView, request: AlterPartitionRequest
             else:
                 partitions.append(_decide_partition(view, topic, election_of(topic.name), request.broker_id, asked, version, records))
         results.append(AlteredTopic(topic=row.topic_name, topic_id=row.topic_id, partitions=tuple(partitions)))
-    return Decision(records, results, partition_facts(records, view.topics))
+    return Decision(records, results, partition_events(records, view.topics))
 
 
 def _decide_partition(

@@ -28,7 +28,7 @@ class HeartbeatReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerWish:
+class HeartbeatTransition:
     """The input of a state transition: fields of the heartbeat, and state of the controller.
 
     is_caught_up: the broker has replayed its own registration. others_are_caught_up: all active brokers have replayed the
@@ -52,7 +52,7 @@ def control_state(broker: BrokerRegistration, *, is_leaving: bool) -> BrokerCont
     return BrokerControlState.CONTROLLED_SHUTDOWN if is_leaving else BrokerControlState.UNFENCED
 
 
-def next_state(current: BrokerControlState, wish: BrokerWish) -> BrokerControlState:
+def next_state(current: BrokerControlState, wish: HeartbeatTransition) -> BrokerControlState:
     """Return the state after a heartbeat. SHUTDOWN_NOW is a response, never a stored state."""
     match current, wish.wants_fence, wish.wants_shut_down:
         case BrokerControlState.FENCED, _, True:

@@ -12,7 +12,7 @@ from kraftsim.core.metadata.broker_registration import BrokerRegistration, regis
 from kraftsim.core.metadata.broker_sessions import BrokerSessions
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
-from kraftsim.core.migration.standing import MigrationStatus
+from kraftsim.core.migration.status import MigrationStatus
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.events.metadata import BrokerRegistered
 from protocol.errors import ErrorCode

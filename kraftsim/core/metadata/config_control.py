@@ -80,7 +80,7 @@ class ConfigControl:
         own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
         return self.tables.effective_topic_configs({}, self.behind_topics())[name] if own is None else own
 
-    def told_of_new_topic(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
+    def configs_of_new_topic(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
         """Return the configurations of a topic with these overrides, sorted by name, as in a CreateTopics response.
 
         Unlike DescribeConfigs it uses the configuration of this controller, and no defaults but those of topics.

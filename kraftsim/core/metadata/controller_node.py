@@ -11,12 +11,12 @@ from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.metadata.config_tables import ConfigTables
 from protocol.config_resources import ConfigResourceType
 
-NOBODY: Final = -1
+UNKNOWN_ID: Final = -1
 BEFORE_CLIENT_METRICS: Final = frozenset((ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationManners:
+class ReplicationBehavior:
     """Release differences of partition changes.
 
     `moves_wait_for_all`: a reassignment completes only when all target replicas are in sync (up to 4.2).
@@ -27,25 +27,25 @@ class ReplicationManners:
     assignments_forget_eligible: bool = True
 
 
-EARLY_BEHAVIOR: Final = ReplicationManners()
+EARLY_BEHAVIOR: Final = ReplicationBehavior()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerNode:
     """One controller. `supported_features`: feature -> (min, max level); `quorum_ids`: the static voters."""
 
-    node_id: int = NOBODY
+    node_id: int = UNKNOWN_ID
     supported_features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     quorum_ids: tuple[int, ...] = ()
     static_configs: Mapping[str, str] = field(default_factory=dict)
     config_tables: ConfigTables = KAFKA_3_9
     resource_types: frozenset[ConfigResourceType] = BEFORE_CLIENT_METRICS | {ConfigResourceType.CLIENT_METRICS}
     """The resource types with configurations in its release."""
-    looks_back_at_registration: bool = False
+    fences_at_registration: bool = False
     """Whether the registration of a new incarnation fences the partitions of the former one (since 4.0)."""
     explains_unregistration: bool = False
     """Whether the error of a failed unregistration has a message (since 4.0)."""
-    replication: ReplicationManners = EARLY_BEHAVIOR
+    replication: ReplicationBehavior = EARLY_BEHAVIOR
     names_downgrades: bool = False
     """Whether the error of an unsafe metadata.version downgrade names both levels (since 4.3)."""
     migrates: bool = False

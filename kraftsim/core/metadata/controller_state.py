@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_configs import ConfigView
-from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, BrokerWish, HeartbeatReply, control_state, next_state
+from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, HeartbeatReply, HeartbeatTransition, control_state, next_state
 from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change
 from kraftsim.core.metadata.cluster_control import ClusterControl, controlled_shutdown_record, fence_record, unfence_record
 from kraftsim.core.metadata.config_control import ConfigControl
@@ -20,7 +20,7 @@ from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
-from kraftsim.core.migration.standing import MigrationStatus
+from kraftsim.core.migration.status import MigrationStatus
 from kraftsim.core.producer_ids.control import DynamicConfig, ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
@@ -74,7 +74,7 @@ class ControllerState:
             self.features,
             cluster_id=cluster_id,
             session_timeout_ms=session_timeout_ms,
-            has_sessions_of_epochs=self.node.looks_back_at_registration,
+            has_sessions_of_epochs=self.node.fences_at_registration,
         )
         self.configs = ConfigControl(self.journal, self.node)
         self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, behavior=self.node.replication)
@@ -110,7 +110,7 @@ class ControllerState:
         If another incarnation is still unfenced after its session, the same batch fences it. Errors: `ClusterControl`.
         """
         known = self.cluster.broker(request.broker_id)
-        if self.node.looks_back_at_registration:
+        if self.node.fences_at_registration:
             return self._decide_register_since_4_0(request, known, next_offset, now_ms, version)
         is_replaced = known is not None and not known.fenced and known.incarnation_id != request.incarnation_id
         fenced = self._decide_fence(known, "registered again") if known is not None and is_replaced else Decision([], None)
@@ -143,7 +143,7 @@ class ControllerState:
         is_caught_up = request.current_metadata_offset >= register_offset
         begun = self.cluster.sessions.is_leaving(request.broker_id)
         is_leaving = request.want_shut_down or begun  # else the two last fields are not used
-        wish = BrokerWish(
+        wish = HeartbeatTransition(
             wants_fence=request.want_fence,
             wants_shut_down=request.want_shut_down,
             is_caught_up=is_caught_up,

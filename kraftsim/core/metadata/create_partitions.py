@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
-from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
+from kraftsim.core.metadata.replica_placement import Placement, RandomSource, place_replicas
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, ReplicationView
 from kraftsim.core.metadata.topic_table import Topic
 from protocol.errors import ErrorCode
@@ -20,43 +20,43 @@ from protocol.schema import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WidenedTopic:
+class ExpandedTopic:
     """The result for one topic; without an error it has the requested partition count."""
 
     name: str
     refusal: Refusal | None = None
 
 
-def decide_create_partitions(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
+def decide_create_partitions(view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource) -> Decision[list[ExpandedTopic]]:
     """Add partitions, one result per topic: duplicate names first, then the others in the order of the request.
 
     With validate_only no records are returned. A topic that exceeds the record limit fails as a whole; Apache Kafka returns the same error, but
     creates the partitions below the limit.
     """
-    return whole(create_partitions_steps(view, request, chance))
+    return whole(create_partitions_steps(view, request, rng))
 
 
-def create_partitions_steps(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
+def create_partitions_steps(view: ReplicationView, request: CreatePartitionsRequest, rng: RandomSource) -> Steps[Decision[list[ExpandedTopic]]]:
     """Like `decide_create_partitions`, in steps."""
     counts = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    results = [WidenedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1]
+    results = [ExpandedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1]
     records: list[Message] = []
     for index, topic in enumerate(request.topics):
         if ends_step(index):
             yield
         if counts[topic.name] > 1:
             continue
-        made = _decide_topic(view, topic, chance, RECORDS_PER_OPERATION_MAX - len(records))
+        made = _decide_topic(view, topic, rng, RECORDS_PER_OPERATION_MAX - len(records))
         if isinstance(made, Refusal):
-            results.append(WidenedTopic(name=topic.name, refusal=made))
+            results.append(ExpandedTopic(name=topic.name, refusal=made))
         else:
-            results.append(WidenedTopic(name=topic.name))
+            results.append(ExpandedTopic(name=topic.name))
             records += made
-    return Decision([], results) if request.validate_only else Decision(records, results, partition_facts(records, view.topics))
+    return Decision([], results) if request.validate_only else Decision(records, results, partition_events(records, view.topics))
 
 
-def _decide_topic(view: ReplicationView, asked: CreatePartitionsTopic, chance: Chance, records_max: int) -> list[Message] | Refusal:
+def _decide_topic(view: ReplicationView, asked: CreatePartitionsTopic, rng: RandomSource, records_max: int) -> list[Message] | Refusal:
     topic = view.topics.topic_named(asked.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -72,19 +72,19 @@ def _decide_topic(view: ReplicationView, asked: CreatePartitionsTopic, chance: C
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     if additional_count > records_max:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-    placement = _placement(view, topic, asked.assignments, additional_count, chance)
+    placement = _placement(view, topic, asked.assignments, additional_count, rng)
     if isinstance(placement, Refusal):
         return placement
     return list(partition_records(view, topic.topic_id, placement, first_partition=present_count))
 
 
 def _placement(
-    view: ReplicationView, topic: Topic, assignments: Sequence[CreatePartitionsAssignment] | None, additional_count: int, chance: Chance
+    view: ReplicationView, topic: Topic, assignments: Sequence[CreatePartitionsAssignment] | None, additional_count: int, rng: RandomSource
 ) -> Placement | Refusal:
     """Return the replicas of the new partitions, each with as many as partition 0 has."""
     replication_factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        placement = place_replicas(additional_count, replication_factor, view.cluster.usable_brokers(), chance)
+        placement = place_replicas(additional_count, replication_factor, view.cluster.usable_brokers(), rng)
         return placement if isinstance(placement, Refusal) else refuse_unled(view, placement) or placement
     by_hand: list[tuple[int, ...]] = []
     for partition_id, assignment in enumerate(assignments, start=len(topic.partitions)):

@@ -11,9 +11,9 @@ from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.alter_configs import clear_elr_records
 from kraftsim.core.metadata.config_control import EffectiveConfig
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
-from kraftsim.core.metadata.replica_placement import Chance, Placement, place_replicas
+from kraftsim.core.metadata.replica_placement import Placement, RandomSource, place_replicas
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
 from kraftsim.core.metadata.topic_names import METADATA_TOPIC, why_name_is_invalid
 from kraftsim.events.event import Event
@@ -52,16 +52,16 @@ class RefusedTopic:
     refusal: Refusal
 
 
-def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, rng: RandomSource) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
     """Create the topics of a request, one result per name: in the order of the request, then the names that are invalid.
 
     Fails as a whole with POLICY_VIOLATION if the request is too large. With validate_only no records are returned.
     """
-    return whole(create_topics_steps(view, request, chance))
+    return whole(create_topics_steps(view, request, rng))
 
 
 def create_topics_steps(
-    view: ReplicationView, request: CreateTopicsRequest, chance: Chance
+    view: ReplicationView, request: CreateTopicsRequest, rng: RandomSource
 ) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
     """Like `decide_create_topics`, in steps."""
     counts = Counter(topic.name for topic in request.topics)
@@ -74,7 +74,7 @@ def create_topics_steps(
     for index, topic in enumerate(asked):
         if ends_step(index):
             yield
-        outcome = _decide_topic(view, topic, chance)
+        outcome = _decide_topic(view, topic, rng)
         if isinstance(outcome, Refusal):
             results.append(RefusedTopic(name=topic.name, refusal=outcome))
             continue
@@ -86,7 +86,7 @@ def create_topics_steps(
         return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
     results += [RefusedTopic(name=name, refusal=TWICE) for name, count in counts.items() if count > 1]
     results += [RefusedTopic(name=METADATA_TOPIC, refusal=PROHIBITED)] if counts[METADATA_TOPIC] == 1 else []
-    return Decision([], results) if request.validate_only else Decision(records, results, (*facts, *partition_facts(records, view.topics)))
+    return Decision([], results) if request.validate_only else Decision(records, results, (*facts, *partition_events(records, view.topics)))
 
 
 def is_proper_topic_id(drawn: bytes) -> bool:
@@ -97,32 +97,32 @@ def is_proper_topic_id(drawn: bytes) -> bool:
     return int.from_bytes(drawn) > LAST_RESERVED_ID and not uuid_text(drawn).startswith("-")
 
 
-def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) -> tuple[NewTopic, list[Message]] | Refusal:
+def _decide_topic(view: ReplicationView, topic: CreatableTopic, rng: RandomSource) -> tuple[NewTopic, list[Message]] | Refusal:
     refusal = _refuse_name(view, topic.name)
     if refusal is not None:
         return refusal
     config_records = view.configs.decide_topic_configs(topic.name, topic.configs)
     if isinstance(config_records, Refusal):
         return config_records
-    placement = _placement_by_hand(view, topic) if topic.assignments else _placement_by_number(view, topic, chance)
+    placement = _placement_by_hand(view, topic) if topic.assignments else _placement_by_number(view, topic, rng)
     if isinstance(placement, Refusal):
         return placement
-    topic_id = _draw_topic_id(chance)
+    topic_id = _draw_topic_id(rng)
     new_topic = NewTopic(
         name=topic.name,
         topic_id=topic_id,
         partition_count=len(placement),
         replication_factor=len(placement[0]),
-        configs=tuple(view.configs.told_of_new_topic({record.name: record.value for record in config_records if record.value is not None})),
+        configs=tuple(view.configs.configs_of_new_topic({record.name: record.value for record in config_records if record.value is not None})),
     )
     config_changes: list[Message] = [*config_records, *(clear_elr_records(config_records) if view.features.has_eligible_leaders else ())]
     return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *config_changes, *partition_records(view, topic_id, placement)]
 
 
-def _draw_topic_id(chance: Chance) -> bytes:
-    drawn = chance.randbytes(TOPIC_ID_BYTES)
+def _draw_topic_id(rng: RandomSource) -> bytes:
+    drawn = rng.randbytes(TOPIC_ID_BYTES)
     while not is_proper_topic_id(drawn):
-        drawn = chance.randbytes(TOPIC_ID_BYTES)
+        drawn = rng.randbytes(TOPIC_ID_BYTES)
     return drawn
 
 
@@ -138,13 +138,13 @@ def _refuse_name(view: ReplicationView, name: str) -> Refusal | None:
     return None
 
 
-def _placement_by_number(view: ReplicationView, topic: CreatableTopic, chance: Chance) -> Placement | Refusal:
+def _placement_by_number(view: ReplicationView, topic: CreatableTopic, rng: RandomSource) -> Placement | Refusal:
     if topic.replication_factor < BROKER_DEFAULT or topic.replication_factor == 0:
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value.")
     if topic.num_partitions < BROKER_DEFAULT or topic.num_partitions == 0:
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     replication_factor = view.defaults.replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
-    placement = place_replicas(_partition_count_asked(view, topic), replication_factor, view.cluster.usable_brokers(), chance)
+    placement = place_replicas(_partition_count_asked(view, topic), replication_factor, view.cluster.usable_brokers(), rng)
     if isinstance(placement, Refusal):
         return Refusal(placement.error, f"Unable to replicate the partition {replication_factor} time(s): {placement.why}")
     return refuse_unled(view, placement) or placement

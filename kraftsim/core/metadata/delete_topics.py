@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
 from protocol.errors import ErrorCode
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
@@ -60,7 +60,7 @@ def decide_delete_topics(view: ReplicationView, asked: Sequence[TopicToDelete]) 
         return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
     records: list[Message] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
     results += [DeletedTopic(name=name, topic_id=topic_id) for topic_id, name in found.items()]
-    return Decision(records, results, partition_facts(records, view.topics))
+    return Decision(records, results, partition_events(records, view.topics))
 
 
 def _sorted_out(asked: Sequence[TopicToDelete], results: list[DeletedTopic]) -> tuple[list[str], Counter[bytes]]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.partition_change import UNCHANGED, Election
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
 from kraftsim.core.metadata.topic_table import PartitionKey
 from protocol.errors import ErrorCode
@@ -80,7 +80,7 @@ def elect_leaders_steps(view: ReplicationView, request: ElectLeadersRequest) -> 
         results.append(ElectedTopic(topic=name, partitions=tuple(rows)))
     if len(records) > RECORDS_PER_OPERATION_MAX:
         return Refusal(ErrorCode.POLICY_VIOLATION, TOO_LARGE)
-    return Decision(records, results, partition_facts(records, view.topics))
+    return Decision(records, results, partition_events(records, view.topics))
 
 
 def decide_balance(view: ReplicationView) -> Decision[bool]:
@@ -92,7 +92,7 @@ def decide_balance(view: ReplicationView) -> Decision[bool]:
         record = _election_record(view, key, Election.PREFERRED)
         if record is not None:
             records.append(record)
-    return Decision(records, len(records) == ELECTIONS_PER_ROUND_MAX, partition_facts(records, view.topics))
+    return Decision(records, len(records) == ELECTIONS_PER_ROUND_MAX, partition_events(records, view.topics))
 
 
 def decide_unclean_elections(view: ReplicationView) -> Decision[bool]:
@@ -107,7 +107,7 @@ def decide_unclean_elections(view: ReplicationView) -> Decision[bool]:
         record = _election_record(view, key, Election.UNCLEAN) if election_of(topic.name) is Election.UNCLEAN else None
         if record is not None:
             records.append(record)
-    return Decision(records, len(records) == ELECTIONS_PER_ROUND_MAX, partition_facts(records, view.topics))
+    return Decision(records, len(records) == ELECTIONS_PER_ROUND_MAX, partition_events(records, view.topics))
 
 
 def _elected(view: ReplicationView, name: str, number: int, election: Election) -> PartitionChangeRecord | Refusal:

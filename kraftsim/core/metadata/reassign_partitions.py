@@ -10,7 +10,7 @@ from itertools import count
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.partition_change import Election, PartitionTarget
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.reassignment import reassignment_to, reverted
 from kraftsim.core.metadata.replica_assignment import refuse_assignment
@@ -70,7 +70,7 @@ def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmen
                 records.append(outcome)
             partitions.append(MovedPartition(partition=asked.partition_index, refusal=outcome if isinstance(outcome, Refusal) else None))
         results.append(MovedTopic(topic=row.name, partitions=tuple(partitions)))
-    return Decision(records, results, partition_facts(records, view.topics))
+    return Decision(records, results, partition_events(records, view.topics))
 
 
 def ongoing_moves(view: ReplicationView, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:

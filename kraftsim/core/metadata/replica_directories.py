@@ -10,7 +10,7 @@ from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.broker_effects import membership_records
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.partition_change import Election, PartitionTarget
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import ReplicationView, is_online
 from kraftsim.core.metadata.topic_table import PartitionKey, Topic
@@ -47,7 +47,7 @@ def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsR
         lost_here = {} if is_online(directory.id, broker) else lost
         results.append([_assign(view, broker, directory.id, row, records, lost_here) for row in directory.topics])
     records += membership_records(view, sorted(lost), leaving=broker.broker_id)
-    return Decision(records, results, partition_facts(records, view.topics))
+    return Decision(records, results, partition_events(records, view.topics))
 
 
 def offline_directory_records(view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:

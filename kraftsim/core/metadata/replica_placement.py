@@ -18,7 +18,7 @@ Placement = Sequence[tuple[int, ...]]
 """The replicas of each partition, by partition number."""
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """Random numbers, as from `random.Random`."""
 
     def randrange(self, stop: int, /) -> int:
@@ -30,12 +30,12 @@ class Chance(Protocol):
         ...
 
 
-def place_replicas(partition_count: int, replication_factor: int, brokers: Iterable[BrokerRegistration], chance: Chance) -> Placement | Refusal:
+def place_replicas(partition_count: int, replication_factor: int, brokers: Iterable[BrokerRegistration], rng: RandomSource) -> Placement | Refusal:
     """Return the replicas of new partitions on these brokers.
 
     Fails with INVALID_REPLICATION_FACTOR if there are too few brokers, or no unfenced one.
     """
-    racks = _Racks(list(brokers), chance)
+    racks = _Racks(list(brokers), rng)
     why = None
     if replication_factor <= 0:
         why = f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -57,11 +57,11 @@ class _Round:
         self._offset = 0
         self._turn = 0
 
-    def begin_anywhere(self, chance: Chance) -> None:
+    def begin_anywhere(self, rng: RandomSource) -> None:
         """Choose a random starting offset."""
         self.broker_ids.sort()
         if self.broker_ids:
-            self._offset = chance.randrange(len(self.broker_ids))
+            self._offset = rng.randrange(len(self.broker_ids))
 
     def next(self, turn: int) -> int | None:
         """Return the next broker of an epoch, or None if all were returned."""
@@ -91,8 +91,8 @@ class _Rack:
 class _Racks:
     """All racks. Brokers without a rack form one, which is first."""
 
-    def __init__(self, brokers: Sequence[BrokerRegistration], chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, brokers: Sequence[BrokerRegistration], rng: RandomSource) -> None:
+        self._rng = rng
         by_name: dict[str | None, _Rack] = {}
         for broker in brokers:
             rack = by_name.setdefault(broker.rack, _Rack())
@@ -100,12 +100,12 @@ class _Racks:
         self._racks = [by_name[name] for name in sorted(by_name, key=lambda name: (name is not None, name or ""))]
         self._all = tuple(self._racks)
         for rack in self._all:
-            rack.fenced.begin_anywhere(chance)
-            rack.unfenced.begin_anywhere(chance)
+            rack.fenced.begin_anywhere(rng)
+            rack.unfenced.begin_anywhere(rng)
         self.broker_count = len(brokers)
         self.unfenced_count = sum(not broker.fenced for broker in brokers)
         self._turn = 0
-        self._offset = chance.randrange(len(self._racks)) if self._racks else 0
+        self._offset = rng.randrange(len(self._racks)) if self._racks else 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
         """Return the replicas of the next partition: the first is unfenced, the others are from the racks in rotation."""
@@ -134,13 +134,13 @@ class _Racks:
         return rack_index, broker_id
 
     def _shuffle(self) -> None:
-        _shuffle(self._racks, self._chance)
+        _shuffle(self._racks, self._rng)
         for rack in self._all:
-            _shuffle(rack.fenced.broker_ids, self._chance)
-            _shuffle(rack.unfenced.broker_ids, self._chance)
+            _shuffle(rack.fenced.broker_ids, self._rng)
+            _shuffle(rack.unfenced.broker_ids, self._rng)
 
 
-def _shuffle(entries: list[T], chance: Chance) -> None:
+def _shuffle(entries: list[T], rng: RandomSource) -> None:
     for index in range(len(entries) - 1, 0, -1):
-        other = chance.randrange(index + 1)
+        other = rng.randrange(index + 1)
         entries[index], entries[other] = entries[other], entries[index]

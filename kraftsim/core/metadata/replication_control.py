@@ -12,17 +12,17 @@ from kraftsim.core.metadata.broker_effects import arrival_records, departure_rec
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationManners
-from kraftsim.core.metadata.create_partitions import WidenedTopic, create_partitions_steps, decide_create_partitions
+from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationBehavior
+from kraftsim.core.metadata.create_partitions import ExpandedTopic, create_partitions_steps, decide_create_partitions
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, create_topics_steps, decide_create_topics
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
 from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections, elect_leaders_steps
 from kraftsim.core.metadata.feature_control import FeatureControl
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
 from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves, reassignment_steps
 from kraftsim.core.metadata.replica_directories import AssignedReplicas, decide_assign_replicas, offline_directory_records
-from kraftsim.core.metadata.replica_placement import Chance
+from kraftsim.core.metadata.replica_placement import RandomSource
 from kraftsim.core.metadata.replication_view import ReplicationView, TopicDefaults
 from kraftsim.core.metadata.topic_table import PartitionKey, TopicTable
 from kraftsim.core.timeline import Journal
@@ -55,7 +55,7 @@ class ReplicationControl:
         configs: ConfigControl,
         defaults: TopicDefaults,
         *,
-        behavior: ReplicationManners = EARLY_BEHAVIOR,
+        behavior: ReplicationBehavior = EARLY_BEHAVIOR,
     ) -> None:
         self._topics = TopicTable(journal)
         self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults, behavior=behavior)
@@ -86,26 +86,26 @@ class ReplicationControl:
 
     def facts_of(self, records: Sequence[Message]) -> tuple[Event, ...]:
         """Return the partition events of records that are not replayed yet."""
-        return partition_facts(records, self._topics)
+        return partition_events(records, self._topics)
 
     # Client requests --------------------------------------------------------------------------------------------------
     # -----------------------------
 
-    def decide_create_topics(self, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+    def decide_create_topics(self, request: CreateTopicsRequest, rng: RandomSource) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
         """Create topics; ids and placement are random."""
-        return decide_create_topics(self._view, request, chance)
+        return decide_create_topics(self._view, request, rng)
 
-    def create_topics_steps(self, request: CreateTopicsRequest, chance: Chance) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
+    def create_topics_steps(self, request: CreateTopicsRequest, rng: RandomSource) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
         """Like `decide_create_topics`, in steps."""
-        return create_topics_steps(self._view, request, chance)
+        return create_topics_steps(self._view, request, rng)
 
-    def decide_create_partitions(self, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
+    def decide_create_partitions(self, request: CreatePartitionsRequest, rng: RandomSource) -> Decision[list[ExpandedTopic]]:
         """Add partitions; placement is random."""
-        return decide_create_partitions(self._view, request, chance)
+        return decide_create_partitions(self._view, request, rng)
 
-    def create_partitions_steps(self, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
+    def create_partitions_steps(self, request: CreatePartitionsRequest, rng: RandomSource) -> Steps[Decision[list[ExpandedTopic]]]:
         """Like `decide_create_partitions`, in steps."""
-        return create_partitions_steps(self._view, request, chance)
+        return create_partitions_steps(self._view, request, rng)
 
     def decide_delete_topics(self, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
         """Delete topics."""

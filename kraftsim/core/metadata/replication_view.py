@@ -10,7 +10,7 @@ from typing import Final
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
-from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationManners
+from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationBehavior
 from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -46,7 +46,7 @@ class ReplicationView:
     cluster: ClusterControl
     configs: ConfigControl
     defaults: TopicDefaults
-    behavior: ReplicationManners = EARLY_BEHAVIOR
+    behavior: ReplicationBehavior = EARLY_BEHAVIOR
 
     @property
     def level(self) -> MetadataLevel:

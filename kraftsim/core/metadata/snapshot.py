@@ -18,7 +18,7 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.schema import Message
 
-NOBODY: Final = -1
+UNKNOWN_ID: Final = -1
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[Message]:
@@ -61,7 +61,7 @@ def _registries(image: MetadataImage) -> Iterator[Message]:
     registries = image.registries
     yield from registries.quotas.records()
     if image.next_producer_id is not None:
-        yield ProducerIdsRecord(broker_id=NOBODY, broker_epoch=NOBODY, next_producer_id=image.next_producer_id)
+        yield ProducerIdsRecord(broker_id=UNKNOWN_ID, broker_epoch=UNKNOWN_ID, next_producer_id=image.next_producer_id)
     yield from registries.access_rules.records()
     yield from registries.scram_credentials.records()
     yield from registries.delegation_tokens.records()

@@ -20,7 +20,7 @@ POLL_MAX_MS: Final = 60_000
 POLL_JITTER: Final = 0.02
 DOUBLINGS_MAX: Final = 10
 NOT_CLAIMED: Final = -1
-NOBODY: Final = -1
+UNKNOWN_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Claim:
     @property
     def is_begun(self) -> bool:
         """Whether a KRaft controller has ever claimed the cluster since /migration was created."""
-        return self.znode.kraft_controller_id != NOBODY
+        return self.znode.kraft_controller_id != UNKNOWN_ID
 
     @property
     def in_step_until(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class InStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BrokersInformed:
     """The initial requests to the brokers are sent."""
 
 
@@ -132,7 +132,7 @@ class Failed:
     why: str
 
 
-DriverEvent: TypeAlias = Polled | Recovered | LeaderChanged | Published | BrokersSeen | Claimed | Copied | InStep | Told | Failed
+DriverEvent: TypeAlias = Polled | Recovered | LeaderChanged | Published | BrokersSeen | Claimed | Copied | InStep | BrokersInformed | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class TellEverything:
+class SendRpcsToBrokers:
     """Send all metadata to the brokers in ZooKeeper mode: Told."""
 
     claim: Claim
@@ -191,13 +191,13 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class EmitEvent:
     """Emit an event."""
 
     event: Event
 
 
-DriverEffect: TypeAlias = PollAfter | Recover | LookForBrokers | ClaimController | CopyToLog | Sync | TellEverything | Mirror | Note
+DriverEffect: TypeAlias = PollAfter | Recover | LookForBrokers | ClaimController | CopyToLog | Sync | SendRpcsToBrokers | Mirror | EmitEvent
 
 
 class MigrationDriver:
@@ -249,11 +249,11 @@ class MigrationDriver:
                 self.claim = claim
                 self._is_behind = False
                 return self._enter_from(DriverState.SYNC_KRAFT_TO_ZK, DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM)
-            case Told():
+            case BrokersInformed():
                 return self._enter_from(DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM, DriverState.DUAL_WRITE)
             case Failed(why):
                 self._is_behind = self._is_behind or self.state.mirrors
-                return [Note(MigrationWaits(state=self.state.value, reason=why))]
+                return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
             case _:
                 assert_never(event)
 
@@ -278,7 +278,7 @@ class MigrationDriver:
             case DriverState.SYNC_KRAFT_TO_ZK:
                 return self.on_sync_due()
             case DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM:
-                return [TellEverything(self.claim)] if self._has_seen_all() else []
+                return [SendRpcsToBrokers(self.claim)] if self._has_seen_all() else []
             case DriverState.DUAL_WRITE:
                 return [Mirror(self.claim, is_snapshot=True)] if self._is_behind else []
             case DriverState.INACTIVE:
@@ -300,9 +300,9 @@ class MigrationDriver:
         match self._recorded_state(news):
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
-                    return [Note(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
+                    return [EmitEvent(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
                 if (why_not := self.why_not_ours()) is not None:
-                    return [Note(MigrationWaits(state=self.state.value, reason=why_not)), Recover()]
+                    return [EmitEvent(MigrationWaits(state=self.state.value, reason=why_not)), Recover()]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
             case state if state == MIGRATION:
                 # The former leader may have stopped with its copy in the log, but not recorded in /migration (Kafka never continues from there).
@@ -331,7 +331,7 @@ class MigrationDriver:
 
     def _look_for_brokers(self) -> list[DriverEffect]:
         if self._news is None or not self._news.has_brokers:
-            return [Note(MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft"))]
+            return [EmitEvent(MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft"))]
         return [LookForBrokers(self._news.migrating_brokers)]
 
     # Events -----------------------------------------------------------------------------------------------------------------------------------
@@ -379,10 +379,10 @@ class MigrationDriver:
         wanted = registered | (assigned or frozenset())
         missing = sorted(wanted - self._news.migrating_brokers)
         if not registered:
-            return [Note(MigrationWaits(state=self.state.value, reason="no brokers are registered in ZooKeeper"))]
+            return [EmitEvent(MigrationWaits(state=self.state.value, reason="no brokers are registered in ZooKeeper"))]
         if missing or assigned is None:
             why = f"brokers {', '.join(map(str, missing))} have not registered with KRaft"
-            return [Note(MigrationWaits(state=self.state.value, reason=why))]
+            return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
         return self._enter(DriverState.BECOME_CONTROLLER)
 
     def _on_claimed(self, claim: Claim) -> list[DriverEffect]:
@@ -411,7 +411,7 @@ class MigrationDriver:
         moved = MigrationDriverMoved(from_state=self.state.value, to_state=following.value)
         self.state = following
         self._polls = 0
-        return [Note(moved), *self._act_soon()]
+        return [EmitEvent(moved), *self._act_soon()]
 
     def _act_soon(self) -> list[DriverEffect]:
         return [PollAfter(0)]

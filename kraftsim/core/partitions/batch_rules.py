@@ -44,7 +44,7 @@ class AppendRules:
         return self.compression is not None and batch.attributes & COMPRESSION_MASK != self.compression
 
     @property
-    def looks_into_records(self) -> bool:
+    def validates_records(self) -> bool:
         """Whether single records are validated, or only the batch."""
         bounds_timestamps = min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < NO_LIMIT_MS
         return self.is_compacted or (bounds_timestamps and not self.keeps_append_time)
@@ -141,7 +141,7 @@ def refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_pa
         why = why_records_do_not_add_up(batch)
         if why is not None:
             return Refusal(ErrorCode.INVALID_RECORD, why)
-        return refuse_single_records(batch, rules, now_ms, topic_partition) if rules.looks_into_records else None
+        return refuse_single_records(batch, rules, now_ms, topic_partition) if rules.validates_records else None
     except MalformedBatch as malformed:
         return Refusal(malformed.error_code, malformed.reason)
 

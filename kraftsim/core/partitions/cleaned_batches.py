@@ -24,16 +24,16 @@ NO_DATA: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LastOfProducer:
+class RetainedOfProducer:
     """What is retained of an active producer: its last data batch, or (`last_data_offset` is -1) a marker of its epoch."""
 
     last_data_offset: int
     producer_epoch: int
 
 
-def lasts_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, LastOfProducer]:
+def retained_batches_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, RetainedOfProducer]:
     """Return what is retained of every active producer, by its id."""
-    return {producer_id: LastOfProducer(entry.last_offset, entry.producer_epoch) for producer_id, entry in entries.items()}
+    return {producer_id: RetainedOfProducer(entry.last_offset, entry.producer_epoch) for producer_id, entry in entries.items()}
 
 
 class CleanedTransactions:
@@ -150,7 +150,7 @@ class BatchCleaner:
     def __init__(self, offsets: OffsetMap, *, end_offset: int, now_ms: int, delete_retention_ms: int) -> None:
         self.transactions = CleanedTransactions()
         self.counts = CleaningCounts()
-        self.lasts: Mapping[int, LastOfProducer] = {}
+        self.lasts: Mapping[int, RetainedOfProducer] = {}
         """What is retained of each producer."""
         self._offsets = offsets
         self._end_offset = end_offset

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from kraftsim.core.metadata.replica_placement import Chance
+from kraftsim.core.metadata.replica_placement import RandomSource
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     FINAL_SESSION_EPOCH,
@@ -139,13 +139,13 @@ class SessionShard:
         self._ids = ids
         self.sessions: dict[int, FetchSession] = {}
 
-    def open(self, size: int, chance: Chance, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def open(self, size: int, rng: RandomSource, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """Return a new session, or None if the cache is full."""
         if len(self.sessions) >= self._places and not self._evict((is_privileged, size, 0), now_ms):
             return None
-        number = self._ids[chance.randrange(len(self._ids))]
+        number = self._ids[rng.randrange(len(self._ids))]
         while number in self.sessions:
-            number = self._ids[chance.randrange(len(self._ids))]
+            number = self._ids[rng.randrange(len(self._ids))]
         opened = self.sessions[number] = FetchSession(number, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         return opened
 
@@ -166,8 +166,8 @@ class SessionShard:
 class FetchSessions:
     """All sessions of a broker, at most `places`."""
 
-    def __init__(self, places: int, chance: Chance, shard_count: int = SHARDS) -> None:
-        self._chance = chance
+    def __init__(self, places: int, rng: RandomSource, shard_count: int = SHARDS) -> None:
+        self._rng = rng
         self._range = INT32_MAX // shard_count
         self._shards = [
             SessionShard(places // shard_count, range(max(1, number * self._range), (number + 1) * self._range)) for number in range(shard_count)
@@ -209,7 +209,7 @@ class FetchSessions:
     def _open(self, size: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         shard = self._shards[self._next_shard]
         self._next_shard = (self._next_shard + 1) % len(self._shards)
-        return shard.open(size, self._chance, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        return shard.open(size, self._rng, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
 
     def _shard(self, number: int) -> SessionShard | None:
         place = number // self._range

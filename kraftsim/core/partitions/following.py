@@ -51,7 +51,7 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
-class CutTo:
+class TruncateTo:
     """Truncate the log to this offset, with producer state and epochs."""
 
     offset: int
@@ -98,7 +98,7 @@ class RebuildFromTier:
     log_start_offset: int
 
 
-NextStep = RebuildFromTier | Accept | CutTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
+NextStep = RebuildFromTier | Accept | TruncateTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
 IGNORE: Final = Ignore()
 ASK_FOR_OFFSETS: Final = AskForOffsets()
 
@@ -120,10 +120,10 @@ class Following:
         self.needs: OffsetWish | None = None
         """The ListOffsets to send before any Fetch; None if not needed."""
 
-    def begin(self) -> CutTo | RestartAt | None:
+    def begin(self) -> TruncateTo | RestartAt | None:
         """Return the step before the first Fetch: a log without epochs cannot be compared, so it is truncated to the high watermark."""
         if self._log.epochs.latest_epoch is None and self._log.log_end_offset > self._log.high_watermark:
-            return self._cut_to(self._log.high_watermark)
+            return self._truncate_to(self._log.high_watermark)
         return None
 
     def wish(self) -> FetchWish | OffsetWish | None:
@@ -170,7 +170,7 @@ class Following:
         if error is not ErrorCode.NONE:
             return self._on_error(error)
         if diverging is not None:
-            return self._cut_to(self._common_end(diverging))
+            return self._truncate_to(self._common_end(diverging))
         return Accept(high_watermark, log_start_offset)
 
     def on_offset(self, wish: OffsetWish, *, error: ErrorCode, offset: int = NO_OFFSET) -> NextStep:
@@ -185,15 +185,15 @@ class Following:
             return ASK_FOR_OFFSETS
         self.needs = None
         if wish is OffsetWish.LATEST:
-            return self._cut_to(offset)
+            return self._truncate_to(offset)
         return RestartAt(offset) if offset > log_end_offset else BackOff(f"offset {log_end_offset} is in the leader's log, which begins at {offset}")
 
-    def _cut_to(self, offset: int) -> CutTo | RestartAt:
+    def _truncate_to(self, offset: int) -> TruncateTo | RestartAt:
         """Truncate the log to an offset. A log that begins behind it restarts there (UnifiedLog.truncateTo).
 
         After an unclean election the leader's end offset may be below this log's start, or its local start.
         """
-        return RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)
+        return RestartAt(offset) if offset < self._log.local_start_offset else TruncateTo(offset)
 
     def _on_error(self, error: ErrorCode) -> NextStep:
         if error is ErrorCode.FENCED_LEADER_EPOCH:

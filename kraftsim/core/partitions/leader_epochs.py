@@ -60,7 +60,7 @@ class LeaderEpochs:
         lower = [start.leader_epoch for start in self._starts if start.leader_epoch <= leader_epoch]
         return (lower[-1] if lower else leader_epoch), higher.start_offset
 
-    def begin_at(self, log_start_offset: int) -> bool:
+    def advance_log_start(self, log_start_offset: int) -> bool:
         """Truncate from the start: remove epochs that end before the new log start offset, and return whether anything changed."""
         later = [start for start in self._starts if start.start_offset > log_start_offset]
         earlier = [start for start in self._starts if start.start_offset <= log_start_offset]

@@ -5,14 +5,14 @@ Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector, kafka
 
 from collections.abc import Callable
 
-from kraftsim.core.partitions.reign import Reign
+from kraftsim.core.partitions.leader_state import LeaderState
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def nearest_replica(
-    reign: Reign, *, own_rack: str | None, client_rack: str, rack_of: Callable[[int], str | None], fetch_offset: int, now_ms: int
+    leader_state: LeaderState, *, own_rack: str | None, client_rack: str, rack_of: Callable[[int], str | None], fetch_offset: int, now_ms: int
 ) -> int | None:
     """Return the follower that a consumer should read from; None for the leader.
 
@@ -23,7 +23,9 @@ def nearest_replica(
         return None
     near = [
         (follower.log_end_offset, follower.caught_up_ms - now_ms, replica_id)
-        for replica_id, follower in reign.followers.items()
-        if replica_id in reign.in_sync and follower.log_start_offset <= fetch_offset <= follower.log_end_offset and rack_of(replica_id) == client_rack
+        for replica_id, follower in leader_state.followers.items()
+        if replica_id in leader_state.in_sync
+        and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+        and rack_of(replica_id) == client_rack
     ]
     return max(near)[2] if near else None

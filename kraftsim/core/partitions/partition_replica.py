@@ -1,7 +1,7 @@
 """A partition on one broker: appends, visibility to readers, and replication.
 
 `decide_append` validates, the caller writes the bytes, `apply_append` updates the state: a failed write leaves no trace (KAFKA-6683). On a
-leader `reign` has the followers; on a follower `following` has the leader. Without followers a record is below the high
+leader `leader_state` has the followers; on a follower `following` has the leader. Without followers a record is below the high
 watermark at once (as in Kafka, before it is flushed).
 Source: kafka.cluster.Partition, UnifiedLog.append.
 """
@@ -17,11 +17,11 @@ from kraftsim.core.partitions.end_marker import EndMarker, end_marker_of
 from kraftsim.core.partitions.following import Following
 from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH, LeaderEpochs
+from kraftsim.core.partitions.leader_state import Eligible, LeaderAndIsrState, LeaderRules, LeaderState
 from kraftsim.core.partitions.record_conversion import LogPlace, NothingToAppend, UncheckedRecords, converted, recompressed
-from kraftsim.core.partitions.reign import Appointment, Eligible, Reign, ReignRules
 from kraftsim.core.partitions.replica_events import ReplicaEvents
+from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.event import Event
 from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
@@ -45,7 +45,7 @@ class AgreedIsr:
     isr: tuple[int, ...]
 
 
-NOTHING_COPIED: Final = -1
+NO_REMOTE_OFFSET: Final = -1
 HIGH_WATERMARK: Final = -1
 """As an offset to delete up to."""
 
@@ -60,24 +60,24 @@ class PartitionReplica:
         "_bound_at",
         "_events",
         "_name",
-        "copied_offset",
         "epochs",
         "following",
         "high_watermark",
         "is_tiered",
         "leader_epoch",
+        "leader_state",
         "local_start_offset",
         "log_end_offset",
         "log_start_offset",
         "partition",
         "producer_state",
-        "reign",
+        "remote_end_offset",
         "replica_id",
         "rules",
         "topic",
     )
 
-    leader_rules: ClassVar[type[Reign]] = Reign
+    leader_rules: ClassVar[type[LeaderState]] = LeaderState
     """The class of the leader's rules; bugs replace it."""
 
     def __init__(
@@ -91,7 +91,7 @@ class PartitionReplica:
         epochs: LeaderEpochs,
         producer_state: ProducerStateManager,
         rules: AppendRules,
-        note: Callable[[Event], None],
+        emit: Callable[[Event], None],
         high_watermark: int | None = None,
     ) -> None:
         self.topic = topic
@@ -109,19 +109,19 @@ class PartitionReplica:
         self.rules = rules
         self.leader_epoch = NO_LEADER_EPOCH
         """The current leader epoch, of this or another leader."""
-        self.reign: Reign | None = None
+        self.leader_state: LeaderState | None = None
         self.following: Following | None = None
         self._bound_at: int | None = None
         """The last stable offset last emitted, while a transaction limits it."""
         self.is_tiered = False
-        self.copied_offset = NOTHING_COPIED
+        self.remote_end_offset = NO_REMOTE_OFFSET
         """The highest offset known to be in remote storage."""
-        self._events = ReplicaEvents(topic, partition, note)
+        self._events = ReplicaEvents(topic, partition, emit)
 
     @property
     def is_leader(self) -> bool:
         """Whether this broker is the leader."""
-        return self.reign is not None
+        return self.leader_state is not None
 
     @property
     def last_stable_offset(self) -> int:
@@ -131,33 +131,33 @@ class PartitionReplica:
 
     # Roles ---------------------------------------------------------------------------------------------------------------------------------
 
-    def lead(self, appointment: Appointment, *, now_ms: int, rules: ReignRules, eligible: Eligible) -> bool:
+    def lead(self, leader_and_isr: LeaderAndIsrState, *, now_ms: int, rules: LeaderRules, eligible: Eligible) -> bool:
         """Become leader as the metadata says, and return whether the leader-epoch checkpoint must be rewritten. `now_ms` is the wall clock.
 
         In the current leader epoch the ISR or the replicas may change; older metadata is ignored.
         """
-        former = self.reign
-        if former is not None and appointment.leader_epoch == self.leader_epoch:
+        former = self.leader_state
+        if former is not None and leader_and_isr.leader_epoch == self.leader_epoch:
             former.rules = rules
-            if former.learn(appointment, log_end_offset=self.log_end_offset, now_ms=now_ms):
+            if former.learn(leader_and_isr, log_end_offset=self.log_end_offset, now_ms=now_ms):
                 self._events.in_sync(former, self.leader_epoch)
             self.advance(now_ms)
             return False
-        assert appointment.leader_epoch >= self.leader_epoch, f"epoch {appointment.leader_epoch} after {self.leader_epoch}"
+        assert leader_and_isr.leader_epoch >= self.leader_epoch, f"epoch {leader_and_isr.leader_epoch} after {self.leader_epoch}"
         self.following = None
-        self.leader_epoch = appointment.leader_epoch
-        self.reign = self.leader_rules(
+        self.leader_epoch = leader_and_isr.leader_epoch
+        self.leader_state = self.leader_rules(
             self.replica_id,
-            appointment,
+            leader_and_isr,
             log_end_offset=self.log_end_offset,
             now_ms=now_ms,
             rules=rules,
             eligible=eligible,
             followers=None if former is None else former.followers,
         )
-        self._events.elected(appointment.leader_epoch, self.log_end_offset)
-        self._events.in_sync(self.reign, self.leader_epoch)
-        is_news = self.epochs.assign(appointment.leader_epoch, self.log_end_offset)
+        self._events.elected(leader_and_isr.leader_epoch, self.log_end_offset)
+        self._events.in_sync(self.leader_state, self.leader_epoch)
+        is_news = self.epochs.assign(leader_and_isr.leader_epoch, self.log_end_offset)
         self._emit_stable_offset()
         self.advance(now_ms)
         return is_news
@@ -175,17 +175,17 @@ class PartitionReplica:
 
     def resign(self) -> None:
         """Become neither leader nor follower: no appends, no fetching."""
-        if self.reign is not None:
+        if self.leader_state is not None:
             self._events.leadership_lost(self.leader_epoch)
-        self.reign = self.following = self._bound_at = None
+        self.leader_state = self.following = self._bound_at = None
 
     def advance(self, now_ms: int) -> bool:
         """Advance the leader's high watermark if possible, and return whether it moved."""
-        assert self.reign is not None, "only a leader advances it itself"
-        reached = self.reign.high_watermark(self.high_watermark, self.log_end_offset, now_ms)
+        assert self.leader_state is not None, "only a leader advances it itself"
+        reached = self.leader_state.high_watermark(self.high_watermark, self.log_end_offset, now_ms)
         if reached == self.high_watermark:
             return False
-        if self.reign.is_alone:
+        if self.leader_state.is_alone:
             self._take_high_watermark(reached)
         else:
             self._move_high_watermark(reached)
@@ -193,25 +193,25 @@ class PartitionReplica:
 
     def advance_alone(self, now_ms: int) -> None:
         """Commit an append if no other replica may be in sync, as no follower Fetch will.   Source: maybeIncrementLeaderHW."""
-        reign = self.reign
-        if reign is not None and not reign.is_alone and len(reign.in_sync.maximal) == 1:
+        leader_state = self.leader_state
+        if leader_state is not None and not leader_state.is_alone and len(leader_state.in_sync.maximal) == 1:
             self.advance(now_ms)
 
     def on_follower_fetch(self, replica_id: int, fetch_offset: int, log_start_offset: int, *, now_ms: int, broker_epoch: int) -> FollowerFetch:
         """A follower fetched from an offset without divergence: it has all records below."""
-        reign = self.reign
-        assert reign is not None and replica_id in reign.followers, "validated before"
-        has_advanced = reign.on_fetch(
+        leader_state = self.leader_state
+        assert leader_state is not None and replica_id in leader_state.followers, "validated before"
+        has_advanced = leader_state.on_fetch(
             replica_id, fetch_offset, log_start_offset, log_end_offset=self.log_end_offset, now_ms=now_ms, broker_epoch=broker_epoch
         )
-        proposal = reign.expansion(replica_id, self.high_watermark)
+        proposal = leader_state.expansion(replica_id, self.high_watermark)
         return FollowerFetch(has_moved=has_advanced and self.advance(now_ms), proposal=self._proposed(proposal))
 
     def on_same_fetch(self, replica_id: int, fetch_offset: int, log_start_offset: int, *, now_ms: int, broker_epoch: int) -> bool:
         """Record that an in-sync follower fetches from the log end offset as before; False otherwise: call `on_follower_fetch`."""
-        reign = self.reign
-        follower = None if reign is None else reign.followers.get(replica_id)
-        if reign is None or follower is None or replica_id not in reign.in_sync or fetch_offset != self.log_end_offset:
+        leader_state = self.leader_state
+        follower = None if leader_state is None else leader_state.followers.get(replica_id)
+        if leader_state is None or follower is None or replica_id not in leader_state.in_sync or fetch_offset != self.log_end_offset:
             return False
         if follower.log_end_offset != fetch_offset or follower.broker_epoch != broker_epoch:
             return False
@@ -220,18 +220,18 @@ class PartitionReplica:
 
     def shrinking(self, now_ms: int) -> IsrProposal | None:
         """Propose to remove followers that have lagged for too long from the ISR."""
-        return None if self.reign is None else self._proposed(self.reign.shrinking(self.log_end_offset, now_ms))
+        return None if self.leader_state is None else self._proposed(self.leader_state.shrinking(self.log_end_offset, now_ms))
 
     def on_isr_answer(self, proposal: IsrProposal, answer: AgreedIsr | ErrorCode, now_ms: int) -> After:
         """Handle the controller's response to a proposal; with CHANGED the high watermark has advanced if possible."""
-        reign = self.reign
-        if reign is None:
+        leader_state = self.leader_state
+        if leader_state is None:
             return After.NOTHING
         if isinstance(answer, ErrorCode):
-            return reign.in_sync.on_error(proposal, answer)
-        after = reign.in_sync.on_answer(proposal, leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch, isr=answer.isr)
+            return leader_state.in_sync.on_error(proposal, answer)
+        after = leader_state.in_sync.on_answer(proposal, leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch, isr=answer.isr)
         if after is After.CHANGED:
-            self._events.in_sync(reign, self.leader_epoch)
+            self._events.in_sync(leader_state, self.leader_epoch)
             self.advance(now_ms)
         return after
 
@@ -240,16 +240,16 @@ class PartitionReplica:
 
         Done when all in-sync replicas have every record below required_offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND: the ISR is too small by now.
         """
-        if self.reign is None:
+        if self.leader_state is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark < required_offset:
             return None
-        has_enough = len(self.reign.in_sync.maximal) >= self.reign.rules.min_in_sync
+        has_enough = len(self.leader_state.in_sync.maximal) >= self.leader_state.rules.min_in_sync
         return ErrorCode.NONE if has_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # Replication --------------------------------------------------------------------------------------------------------------------------
 
-    def apply_copied(self, batch: RecordBatch) -> AbortedTransaction | None:
+    def append_replicated(self, batch: RecordBatch) -> AbortedTransaction | None:
         """Record a replicated batch. Returns the transaction index entry to add, if any."""
         assert batch.base_offset >= self.log_end_offset, f"{batch.base_offset} is below the log end offset, {self.log_end_offset}"
         aborted = self.producer_state.replay(batch)
@@ -261,7 +261,7 @@ class PartitionReplica:
                 self._events.ended(marker, batch.last_offset, on_leader=False)
         return aborted
 
-    def on_copied(self, leader_high_watermark: int) -> bool:
+    def on_replicated(self, leader_high_watermark: int) -> bool:
         """Set the high watermark to the leader's, within this log, and return whether it moved. It may decrease with a new leader."""
         reached = min(max(leader_high_watermark, self.log_start_offset), self.log_end_offset)
         if reached == self.high_watermark:
@@ -269,19 +269,19 @@ class PartitionReplica:
         self._move_high_watermark(reached)
         return True
 
-    def begin_at(self, log_start_offset: int, reason: str) -> bool:
+    def advance_log_start(self, log_start_offset: int, reason: str) -> bool:
         """Advance the log start offset, and return whether it moved; epochs and visibility follow. It stays within the log."""
         if not self.log_start_offset < log_start_offset <= self.log_end_offset:
             return False
         self.log_start_offset = log_start_offset
         self.local_start_offset = max(self.local_start_offset, log_start_offset)
-        self.epochs.begin_at(log_start_offset)
+        self.epochs.advance_log_start(log_start_offset)
         self._events.log_start_moved(log_start_offset, reason)
         self.producer_state.on_log_start(log_start_offset)
         self._take_high_watermark(max(self.high_watermark, log_start_offset))
         return True
 
-    def note_local_start(self, local_start_offset: int) -> None:
+    def set_local_start(self, local_start_offset: int) -> None:
         """Local segments of a tiered log were deleted: records below this offset are in remote storage only."""
         if self.is_tiered and local_start_offset > self.local_start_offset:
             self._events.local_start_moved(local_start_offset, self.log_start_offset)
@@ -290,7 +290,7 @@ class PartitionReplica:
     def on_rebuilt(self, offset: int) -> None:
         """The log restarts after the end of remote storage, and so do the high watermark and the local start offset."""
         self.local_start_offset = offset
-        self.copied_offset = max(self.copied_offset, offset - 1)
+        self.remote_end_offset = max(self.remote_end_offset, offset - 1)
         self._take_high_watermark(max(self.high_watermark, offset))
 
     def decide_deletion(self, offset: int, *, is_deleted: bool) -> int | Refusal:
@@ -298,7 +298,7 @@ class PartitionReplica:
 
         Fails with NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for a topic without cleanup.policy delete, or OFFSET_OUT_OF_RANGE.
         """
-        if self.reign is None:
+        if self.leader_state is None:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
         if not is_deleted:
             return Refusal(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not delete")
@@ -307,14 +307,14 @@ class PartitionReplica:
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}, the high watermark is {self.high_watermark}")
         return wanted
 
-    def on_cut(self, log_start_offset: int, log_end_offset: int, local_start_offset: int | None = None) -> None:
+    def on_truncated(self, log_start_offset: int, log_end_offset: int, local_start_offset: int | None = None) -> None:
         """Record that the log was truncated or restarted; the caller has truncated the epochs, and rebuilds the producer state."""
         self._events.truncated(self.leader_epoch, self.log_end_offset, log_end_offset, self.high_watermark)
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
         self.local_start_offset = max(self.local_start_offset if local_start_offset is None else local_start_offset, log_start_offset)
         self.high_watermark = min(max(self.high_watermark, log_start_offset), log_end_offset)
-        if self.copied_offset >= log_end_offset:
-            self.copied_offset = NOTHING_COPIED  # remote segments above the end may have diverged: look them up again
+        if self.remote_end_offset >= log_end_offset:
+            self.remote_end_offset = NO_REMOTE_OFFSET  # remote segments above the end may have diverged: look them up again
 
     # Appends ------------------------------------------------------------------------------------------------------------------------------
 
@@ -393,7 +393,7 @@ class PartitionReplica:
 
         Also fails with NOT_LEADER_OR_FOLLOWER; otherwise like producer state.
         """
-        if self.reign is None:
+        if self.leader_state is None:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
         return self.producer_state.begin_verification(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
@@ -405,11 +405,11 @@ class PartitionReplica:
         self._events.appended(decision)
         if decision.marker is not None:
             self._events.ended(decision.marker, decision.last_offset, on_leader=True)
-        assert self.reign is not None, "only a leader appends"
-        self._take_high_watermark(self.log_end_offset if self.reign.is_alone else self.high_watermark)
+        assert self.leader_state is not None, "only a leader appends"
+        self._take_high_watermark(self.log_end_offset if self.leader_state.is_alone else self.high_watermark)
         return aborted
 
-    def note_snapshot(self, next_offset: int) -> None:
+    def on_snapshot_taken(self, next_offset: int) -> None:
         """Record that the producer state was written to a snapshot at an offset."""
         known = max((entry.last_offset for entry in self.producer_state.entries.values()), default=-1)
         self._events.snapshot(next_offset, known)
@@ -422,12 +422,12 @@ class PartitionReplica:
     @property
     def is_high_watermark_unknown(self) -> bool:
         """Whether a new leader cannot know the high watermark yet (KIP-207)."""
-        return self.reign is not None and self.high_watermark < self.reign.epoch_start_offset
+        return self.leader_state is not None and self.high_watermark < self.leader_state.epoch_start_offset
 
     def refuse_follower(self, replica_id: int, current_leader_epoch: int) -> Refusal | None:
         """Return why a broker may not fetch from this one: it is not the leader, or the broker is not a replica as far as it knows."""
         refusal = self.refuse_epoch(current_leader_epoch)
-        if refusal is not None or (self.reign is not None and replica_id in self.reign.followers):
+        if refusal is not None or (self.leader_state is not None and replica_id in self.leader_state.followers):
             return refusal
         carries_epoch = current_leader_epoch != NO_LEADER_EPOCH
         error = ErrorCode.UNKNOWN_LEADER_EPOCH if carries_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -444,8 +444,8 @@ class PartitionReplica:
             return refusal
         if not self.is_leader:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
-        assert self.reign is not None, "only called on the leader"
-        in_sync_count = len(self.reign.in_sync)
+        assert self.leader_state is not None, "only called on the leader"
+        in_sync_count = len(self.leader_state.in_sync)
         if acks == ALL_REPLICAS and in_sync_count < self.rules.min_in_sync_replicas:
             return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync_count} in sync, {self.rules.min_in_sync_replicas} are required")
         return None
@@ -457,12 +457,12 @@ class PartitionReplica:
                 return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {current_leader_epoch} is fenced, the current one is {self.leader_epoch}")
             if current_leader_epoch > self.leader_epoch:
                 return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is unknown, the current one is {self.leader_epoch}")
-        if self.reign is not None or (self.following is not None and not needs_leader):
+        if self.leader_state is not None or (self.following is not None and not needs_leader):
             return None
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
     def _move_high_watermark(self, high_watermark: int) -> None:
-        self._events.high_watermark(self.leader_epoch, high_watermark, is_leader=self.reign is not None)
+        self._events.high_watermark(self.leader_epoch, high_watermark, is_leader=self.leader_state is not None)
         self._take_high_watermark(high_watermark)
 
     def _take_high_watermark(self, high_watermark: int) -> None:
@@ -474,7 +474,7 @@ class PartitionReplica:
     def _emit_stable_offset(self) -> None:
         """Emit the last stable offset, if it has moved and a transaction is involved."""
         is_bound = self.producer_state.first_unstable_offset is not None
-        if self.reign is None or not (is_bound or self._bound_at is not None):
+        if self.leader_state is None or not (is_bound or self._bound_at is not None):
             return
         stable = self.last_stable_offset
         if stable != self._bound_at:

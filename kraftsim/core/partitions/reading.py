@@ -113,9 +113,9 @@ def decide_list_offset(
         case list_offsets.MAX_TIMESTAMP:
             return SearchMaxTimestamp(end_offset=visible_end)
         case list_offsets.LATEST_TIERED_TIMESTAMP:
-            return NOTHING_FOUND if replica.copied_offset < 0 else _place(replica, replica.copied_offset)
+            return NOTHING_FOUND if replica.remote_end_offset < 0 else _place(replica, replica.remote_end_offset)
         case list_offsets.EARLIEST_PENDING_UPLOAD_TIMESTAMP:
-            return _place(replica, max(replica.copied_offset + 1, replica.log_start_offset)) if replica.is_tiered else NOTHING_FOUND
+            return _place(replica, max(replica.remote_end_offset + 1, replica.log_start_offset)) if replica.is_tiered else NOTHING_FOUND
         case _:
             return SearchTimestamp(timestamp=timestamp, end_offset=visible_end)
 

@@ -73,7 +73,7 @@ def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) ->
         if refusal is not None:
             return refusal
         batch = _assigned(records.data, rules, place)
-        refusal = refuse_single_records(batch, rules, place.now_ms, place.topic_partition) if rules.looks_into_records else None
+        refusal = refuse_single_records(batch, rules, place.now_ms, place.topic_partition) if rules.validates_records else None
     except MalformedBatch as malformed:
         return Refusal(malformed.error_code, malformed.reason)
     return refusal or refuse_size_in_log(batch, rules) or batch

@@ -6,8 +6,8 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
-from kraftsim.core.partitions.reign import Reign
-from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.core.partitions.leader_state import LeaderState
+from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
 from kraftsim.events.partitions import (
@@ -35,10 +35,10 @@ class ReplicaEvents:
 
     __slots__ = ("_emit", "partition", "topic")
 
-    def __init__(self, topic: str, partition: int, note: Callable[[Event], None]) -> None:
+    def __init__(self, topic: str, partition: int, emit: Callable[[Event], None]) -> None:
         self.topic = topic
         self.partition = partition
-        self._emit = note
+        self._emit = emit
 
     # Roles ---------------------------------------------------------------------------------------------------------------------------------
 
@@ -68,15 +68,15 @@ class ReplicaEvents:
             )
         )
 
-    def in_sync(self, reign: Reign, leader_epoch: int) -> None:
+    def in_sync(self, leader_state: LeaderState, leader_epoch: int) -> None:
         """Its ISR changed."""
         self._emit(
             IsrChanged(
                 topic=self.topic,
                 partition=self.partition,
                 leader_epoch=leader_epoch,
-                partition_epoch=reign.in_sync.partition_epoch,
-                isr=",".join(str(each) for each in reign.in_sync.agreed),
+                partition_epoch=leader_state.in_sync.partition_epoch,
+                isr=",".join(str(each) for each in leader_state.in_sync.agreed),
             )
         )
 

@@ -47,11 +47,11 @@ def expired(
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
-    copied_offset: int | None = None,
+    remote_end_offset: int | None = None,
 ) -> Expired | None:
     """Return the segments to delete next; None if there are none. `now_ms` is the wall clock. Repeat until None.
 
-    `copied_offset`: the highest offset in remote storage, and no later segment is deleted; None without remote storage.
+    `remote_end_offset`: the highest offset in remote storage, and no later segment is deleted; None without remote storage.
     """
     following = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
 
@@ -59,7 +59,7 @@ def expired(
         count = 0
         for index, segment in enumerate(segments):
             is_empty_active = index == len(segments) - 1 and not segment.size_bytes
-            is_only_here = copied_offset is not None and following[index] > max(copied_offset + 1, log_start_offset)
+            is_only_here = remote_end_offset is not None and following[index] > max(remote_end_offset + 1, log_start_offset)
             if is_empty_active or is_only_here or high_watermark < following[index] or not is_due(index, segment):
                 break
             count += 1

@@ -27,9 +27,9 @@ class PrefetchingBlockClient:
     `broker_epoch()` is the current epoch of this broker's registration (-1 before it has one).
     """
 
-    def __init__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None]) -> None:
+    def __init__(self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None]) -> None:
         self._broker_epoch = broker_epoch
-        self._note = note
+        self._emit = emit
         self._current = EMPTY_BLOCK
         self._following_producer_id = EMPTY_BLOCK.next_producer_id
         self._stock: ProducerIdBlock | None = None
@@ -53,16 +53,16 @@ class PrefetchingBlockClient:
         """Store the block; after an error or an invalid block, back off for 50 ms. Does not send a new request."""
         match answer := received_block(error_code, first_producer_id, size, self._current):
             case Refusal():
-                self._note(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
+                self._emit(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
                 self._backoff_until_ms = now_ms + RETRY_BACKOFF_MS
                 self._request_in_flight = False
             case ProducerIdBlock():
-                self._note(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
                 self._stock = answer
 
     def on_timeout(self, now_ms: int) -> None:
         """Let the next claim that needs a block send a request, without backoff."""
-        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
+        self._emit(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
         self._request_in_flight = False
 
     def on_wake(self, now_ms: int) -> None:
@@ -99,5 +99,5 @@ class PrefetchingBlockClient:
         self._request_in_flight = True
         self._backoff_until_ms = None
         broker_epoch = self._broker_epoch()
-        self._note(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
         self._effects.append(SendAllocate(broker_epoch))

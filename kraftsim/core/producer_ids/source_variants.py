@@ -61,7 +61,7 @@ class UncoordinatedSource:
     `counted` is the stored bound (0 on an empty disk), `store` writes it. Implements `ProducerIdSource`.
     """
 
-    def __init__(self, *, broker_id: int, counted: int, store: Callable[[int], None], note: Callable[[Event], None]) -> None:
+    def __init__(self, *, broker_id: int, counted: int, store: Callable[[int], None], emit: Callable[[Event], None]) -> None:
         self._broker_id = broker_id
         self._next = self._counted = counted
         self._store = store

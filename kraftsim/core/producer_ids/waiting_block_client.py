@@ -26,10 +26,10 @@ class WaitingBlockClient:
     """
 
     def __init__(
-        self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int = 30_000, surfaces_timeouts: bool = False
+        self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int = 30_000, surfaces_timeouts: bool = False
     ) -> None:
         self._broker_epoch = broker_epoch
-        self._note = note
+        self._emit = emit
         self._max_wait_ms = max_wait_ms
         self._surfaces_timeouts = surfaces_timeouts
         self._current = EMPTY_BLOCK
@@ -59,9 +59,9 @@ class WaitingBlockClient:
         self._request_in_flight = False
         match answer := received_block(error_code, first_producer_id, size, self._current):
             case Refusal():
-                self._note(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
+                self._emit(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
             case ProducerIdBlock():
-                self._note(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
         if isinstance(answer, Refusal) and answer.error in RETRIED_AT_ONCE:
             self._maybe_request()
         else:
@@ -69,7 +69,7 @@ class WaitingBlockClient:
 
     def on_timeout(self, now_ms: int) -> None:
         """Retry; before KAFKA-14417: return the timeout to the next client."""
-        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
+        self._emit(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
         self._request_in_flight = False
         if self._surfaces_timeouts:
             self._fill_slot(Refusal(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer"), now_ms)
@@ -145,5 +145,5 @@ class WaitingBlockClient:
             return
         self._request_in_flight = True
         broker_epoch = self._broker_epoch()
-        self._note(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
         self._effects.append(SendAllocate(broker_epoch))

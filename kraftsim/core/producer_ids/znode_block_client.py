@@ -20,9 +20,9 @@ from protocol.errors import ErrorCode
 class ZnodeBlockClient:
     """Uses one block at a time."""
 
-    def __init__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None]) -> None:
+    def __init__(self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None]) -> None:
         self._broker_epoch = broker_epoch
-        self._note = note
+        self._emit = emit
         self._block = EMPTY_BLOCK
         self._next_producer_id = 0
         self._is_asking = False
@@ -48,7 +48,7 @@ class ZnodeBlockClient:
             case Refusal():
                 self._refuse_all(answer)
             case ProducerIdBlock():
-                self._note(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
                 self._block, self._next_producer_id = answer, answer.first_producer_id
                 self._serve_row()
 
@@ -80,7 +80,7 @@ class ZnodeBlockClient:
         return None
 
     def _refuse_all(self, refusal: Refusal) -> None:
-        self._note(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
+        self._emit(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
         while self._waiters:
             self._effects.append(Complete(self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)))
 
@@ -89,5 +89,5 @@ class ZnodeBlockClient:
             return
         self._is_asking = True
         broker_epoch = self._broker_epoch()
-        self._note(ProducerIdBlockRequested(broker_epoch=broker_epoch))
+        self._emit(ProducerIdBlockRequested(broker_epoch=broker_epoch))
         self._effects.append(SendAllocate(broker_epoch))

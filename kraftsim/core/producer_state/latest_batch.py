@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.check_result import CheckResult, Duplicate
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE
-from kraftsim.core.producer_state.verdict import Duplicate, Verdict
 from protocol.batches import SEQUENCES, RecordBatch
 from protocol.errors import ErrorCode
 
@@ -32,7 +32,7 @@ class LatestBatchStateManager(ProducerStateManager):
     __slots__ = ()
     entry_class = LatestBatchEntry
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an unknown offset."""
         verdict = super().check(batch, guard)
         if not isinstance(verdict, Refusal) or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -52,7 +52,7 @@ class LatestBatchRepeated(LatestBatchStateManager):
 
     __slots__ = ()
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch."""
         verdict = super().check(batch, guard)
         return replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER) if isinstance(verdict, Duplicate) else verdict

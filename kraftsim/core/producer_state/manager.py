@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from kraftsim.core.decision import Refusal
+from kraftsim.core.producer_state.check_result import APPEND, Append, CheckResult, Duplicate
 from kraftsim.core.producer_state.entry import NO_PRODUCER_EPOCH, ProducerStateEntry
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.producer_state.sequence import NO_SEQUENCE, is_next_sequence
 from kraftsim.core.producer_state.transactions import Marker, PartitionTransactions, marker_of
-from kraftsim.core.producer_state.verdict import APPEND, Append, Duplicate, Verdict
 from kraftsim.core.producer_state.verification import Verifications
 from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
@@ -36,7 +36,7 @@ class ProducerStateManager:
         self._transactions = PartitionTransactions()
         self._verifications = Verifications()
 
-    def go_by(self, policy: ProducerStatePolicy) -> None:
+    def use_policy(self, policy: ProducerStatePolicy) -> None:
         """Use another policy from now on."""
         self._policy = policy
 
@@ -74,7 +74,7 @@ class ProducerStateManager:
             return refusal
         return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
-    def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch. `guard` is the result of `begin_verification`, if any.
 
         Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before 2.5 also UNKNOWN_PRODUCER_ID.
@@ -196,7 +196,7 @@ class ProducerStateManager:
             self._transactions.forget(producer_id)
         self._transactions.on_high_watermark(log_start_offset)
 
-    def unknowing(self) -> "ProducerStateManager":
+    def empty_copy(self) -> "ProducerStateManager":
         """Return an empty state with the same policy."""
         return type(self)(self._policy)
 

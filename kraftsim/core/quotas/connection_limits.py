@@ -25,7 +25,7 @@ PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
 
 @dataclass(frozen=True, slots=True)
-class DoorLimits:
+class AcceptorLimits:
     """The limits of a node, or of one of its listeners."""
 
     connections_max: int = UNLIMITED
@@ -36,15 +36,15 @@ class DoorLimits:
 class ConnectionSettings:
     """The connection settings of a node. `protected`: the inter-broker listener, if there is another one, too."""
 
-    node: DoorLimits = DoorLimits()
-    listeners: Mapping[str, DoorLimits] = field(default_factory=dict)
+    node: AcceptorLimits = AcceptorLimits()
+    listeners: Mapping[str, AcceptorLimits] = field(default_factory=dict)
     per_ip: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     protected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedAway:
+class RejectedConnection:
     """The connection is to be closed, `after_ms` from now."""
 
     after_ms: int
@@ -54,8 +54,8 @@ def connection_settings(settings: BrokerSettings, listeners: Iterable[str], inte
     """Return the connection settings of a node."""
     names = tuple(listeners)
 
-    def limits(prefix: str = "") -> DoorLimits:
-        return DoorLimits(*(int(settings.value(prefix + key) or UNLIMITED) for key in (CONNECTIONS, RATE)))
+    def limits(prefix: str = "") -> AcceptorLimits:
+        return AcceptorLimits(*(int(settings.value(prefix + key) or UNLIMITED) for key in (CONNECTIONS, RATE)))
 
     overrides = (each.rpartition(":") for each in (settings.value(OVERRIDES) or "").split(",") if each.strip())
     return ConnectionSettings(
@@ -109,7 +109,7 @@ class ConnectionLimits:
             return False
         return listener == self._settings.protected or self._total < self._settings.node.connections_max
 
-    def enter(self, listener: str, ip: str, now_ms: int) -> TurnedAway | None:
+    def enter(self, listener: str, ip: str, now_ms: int) -> RejectedConnection | None:
         """Accept and count a connection; or return that it is to be closed, uncounted."""
         limit = self._ip_limit(ip)
         if limit is not None:
@@ -117,9 +117,9 @@ class ConnectionLimits:
             pause_ms = self._count(rate, limit, now_ms)
             if pause_ms > 0:
                 rate.record(-1, now_ms)
-                return TurnedAway(pause_ms)
+                return RejectedConnection(pause_ms)
         if self._of_ips[ip] >= self._settings.per_ip_overrides.get(ip, self._settings.per_ip):
-            return TurnedAway(0)
+            return RejectedConnection(0)
         self._of_ips[ip] += 1
         self._through[listener] += 1
         self._total += 1
@@ -146,8 +146,8 @@ class ConnectionLimits:
     def _ip_limit(self, ip: str) -> float | None:
         return self._ip_rates.get(ip, self._ip_rates.get(None))
 
-    def _limits_of(self, listener: str) -> DoorLimits:
-        return self._settings.listeners.get(listener, DoorLimits())
+    def _limits_of(self, listener: str) -> AcceptorLimits:
+        return self._settings.listeners.get(listener, AcceptorLimits())
 
     def _count(self, rate: WindowedRate, limit: float, now_ms: int) -> int:
         rate.record(1, now_ms)

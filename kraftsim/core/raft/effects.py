@@ -22,7 +22,7 @@ class Persist(Struct, frozen=True):
     data_version: int
 
 
-class Note(Struct, frozen=True):
+class EmitEvent(Struct, frozen=True):
     """Emit an event that is true once all earlier effects are durable."""
 
     event: Event
@@ -129,7 +129,7 @@ class WakeFetches(Struct, frozen=True):
 
 Effect: TypeAlias = (
     Persist
-    | Note
+    | EmitEvent
     | Reply
     | Send
     | WriteLeaderChange

@@ -6,13 +6,13 @@ Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteReque
 from typing import assert_never
 
 from kraftsim.core.raft import leading, messages
-from kraftsim.core.raft.effects import Note, Reply
+from kraftsim.core.raft.effects import EmitEvent, Reply
 from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
 from kraftsim.core.raft.messages import VoteInput
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import LogEnd
 from kraftsim.core.raft.roles import Candidate, Canvass, Follower, Leader, Prospective, Resigned, Unattached
-from kraftsim.events.raft import ElectionLost, VoteAnswered, VoteTold
+from kraftsim.events.raft import ElectionLost, VoteAnswered, VoteSent
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
 
@@ -51,7 +51,7 @@ def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
     if _is_lost(quorum, role.canvass) or now_ms >= role.election_at_ms:
         pause_ms = quorum.election_backoff(role.retries)
         role.backs_off_until_ms = now_ms + pause_ms
-        quorum.note(ElectionLost(leader_epoch=role.epoch, defeats=role.retries, pause_ms=pause_ms))
+        quorum.emit(ElectionLost(leader_epoch=role.epoch, defeats=role.retries, pause_ms=pause_ms))
         return role.backs_off_until_ms
     return min(role.election_at_ms, _ask(quorum, role.canvass, now_ms, is_pre_vote=False))
 
@@ -76,7 +76,7 @@ def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms
     if refused is not None:
         quorum.effects.append(Reply(ticket, refused))
         return
-    asked = messages.vote_asked(request)
+    asked = messages.parse_vote(request)
     error = _check(quorum, asked)
     is_granted = False
     if error is ErrorCode.NONE:
@@ -88,8 +88,8 @@ def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms
             is_granted = _would_grant_pre_vote(quorum, asked) if asked.is_pre_vote else _would_grant(quorum, asked)
             if is_granted and not asked.is_pre_vote:
                 quorum.vote_for(asked.candidate, now_ms)
-                quorum.effects.append(Note(VoteTold(leader_epoch=asked.epoch, candidate_id=asked.candidate.id)))
-        quorum.note(VoteAnswered(leader_epoch=quorum.epoch, candidate_id=asked.candidate.id, is_granted=is_granted, is_pre_vote=asked.is_pre_vote))
+                quorum.effects.append(EmitEvent(VoteSent(leader_epoch=asked.epoch, candidate_id=asked.candidate.id)))
+        quorum.emit(VoteAnswered(leader_epoch=quorum.epoch, candidate_id=asked.candidate.id, is_granted=is_granted, is_pre_vote=asked.is_pre_vote))
     quorum.effects.append(Reply(ticket, messages.vote_response(quorum, error, is_granted=is_granted)))
 
 
@@ -98,7 +98,7 @@ def on_vote_response(quorum: Quorum, voter_id: int, request: VoteRequest, respon
     answer = messages.vote_answer(quorum, response)
     if is_settled_by_epoch(quorum, voter_id, answer, now_ms):
         return
-    asked = messages.vote_asked(request)
+    asked = messages.parse_vote(request)
     match quorum.role:
         case Candidate(canvass=canvass) if not asked.is_pre_vote and asked.epoch == quorum.epoch:
             _count(canvass, voter_id, is_granted=answer.is_granted)

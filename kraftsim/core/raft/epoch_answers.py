@@ -61,7 +61,7 @@ def emit_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
     """Emit an event when a node refuses the cluster id of this replica for the first time."""
     if error_code == ErrorCode.INCONSISTENT_CLUSTER_ID and quorum.is_first_refusal_by(node_id):
         own_id = quorum.cluster_id
-        quorum.note(OtherClusterAnswered(asked_node_id=node_id, own_cluster_id=own_id, error_code=error_code))
+        quorum.emit(OtherClusterAnswered(asked_node_id=node_id, own_cluster_id=own_id, error_code=error_code))
 
 
 def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_ms: int) -> bool:
@@ -78,7 +78,7 @@ def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_m
         return True
     if answer.leader_epoch > quorum.epoch:
         epochs = {"asked_epoch": quorum.epoch, "leader_epoch": answer.leader_epoch}
-        quorum.note(LaterEpochAnswered(asked_node_id=node_id, error_code=answer.error, **epochs))
+        quorum.emit(LaterEpochAnswered(asked_node_id=node_id, error_code=answer.error, **epochs))
     is_elsewhere = answer.leader_epoch > quorum.epoch or answer.error in EPOCH_ERRORS
     quorum.see_epoch(answer.leader_epoch, answer.leader_id, answer.endpoints, now_ms)
     if answer.error is ErrorCode.INVALID_REQUEST:

@@ -52,7 +52,7 @@ def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
     return NEVER
 
 
-def hurry(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
+def on_leader_resigned(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
     """The leader resigned: the first of its preferred successors starts an election at once, later ones after a backoff, others last."""
     role = quorum.role
     if not isinstance(role, Follower) or role.leader_id != leader_id or not quorum.is_voter:
@@ -122,13 +122,13 @@ def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
 
 def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
     """The log starts at a snapshot, which may have voters. Returns the older snapshots, which are deleted."""
-    gone = quorum.log.begin_at(snapshot)
+    gone = quorum.log.advance_log_start(snapshot)
     former = quorum.voters.latest
     quorum.voters.clear()
     if voters is not None:
         quorum.voters.add_version(snapshot.end_offset - 1, kraft_version)
         quorum.voters.add_voters(snapshot.end_offset - 1, voters)
-    quorum.note(SnapshotLoaded(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
+    quorum.emit(SnapshotLoaded(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
     if quorum.voters.latest != former:
         _emit_voters(quorum)
     if isinstance(quorum.role, Follower):
@@ -230,7 +230,7 @@ def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
     if not taken:
         return
     if quorum.is_voter:
-        quorum.note(MetadataReplicated(leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1))
+        quorum.emit(MetadataReplicated(leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1))
     quorum.effects.append(WriteFetched(memoryview(records)[:size_bytes], tuple(taken)))
     if quorum.settings.always_flushes:
         quorum.effects.append(Flush(quorum.log.end_offset))
@@ -249,7 +249,7 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
     if end_offset < (log.high_watermark or 0) or end_offset < log.start_offset:
         raise FatalQuorumError(f"the leader of epoch {quorum.epoch} requires truncation to {end_offset}, below the high watermark")
     log.truncate_to(end_offset)
-    quorum.note(MetadataTruncated(leader_epoch=quorum.epoch, end_offset=end_offset))
+    quorum.emit(MetadataTruncated(leader_epoch=quorum.epoch, end_offset=end_offset))
     former_offset = quorum.voters.latest_offset
     quorum.voters.truncate_to(end_offset)
     if quorum.voters.latest_offset != former_offset:
@@ -260,7 +260,7 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
 def _emit_voters(quorum: Quorum) -> None:
     voters, offset = quorum.voters, quorum.voters.latest_offset
     ids = ",".join(map(str, voters.latest.ids))
-    quorum.note(VotersChanged(offset=NOT_IN_THE_LOG if offset is None else offset, voters=ids, kraft_version=voters.kraft_version))
+    quorum.emit(VotersChanged(offset=NOT_IN_THE_LOG if offset is None else offset, voters=ids, kraft_version=voters.kraft_version))
 
 
 def _learn_high_watermark(quorum: Quorum, leaders: int) -> None:

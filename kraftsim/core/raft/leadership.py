@@ -56,7 +56,7 @@ class Leadership:
         """The offset of the record that removes the leader from the voters; once committed it resigns."""
         self._voters = voters
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
-        self._heard_majority_ms = now_ms
+        self._majority_contact_ms = now_ms
         self._heard: dict[int, None] = {}
         self.set_voters(voters, epoch_start_offset)
 
@@ -103,22 +103,22 @@ class Leadership:
         progress.end_offset = fetch_offset
         progress.leader_end_at_last_fetch = log_end_offset
         progress.last_fetch_ms, progress.last_fetch_wall_ms = now_ms, wall_ms
-        self.hear(key, now_ms)
+        self.record_contact(key, now_ms)
 
-    def hear(self, key: ReplicaKey, now_ms: int) -> None:
+    def record_contact(self, key: ReplicaKey, now_ms: int) -> None:
         """Record a Fetch or FetchSnapshot of a replica. For a sole voter any such request proves that it is reachable."""
         if self._is_voter(key):
             self._heard[key.id] = None
         needed = self._voters.majority - (1 if self._voters.includes(self.own) else 0)
         if len(self._heard) >= needed:
             self._heard.clear()
-            self._heard_majority_ms = now_ms
+            self._majority_contact_ms = now_ms
 
     def resigns_at_ms(self, check_quorum_ms: int) -> int | None:
         """Return when this leader resigns without requests from a majority; None for a sole voter."""
-        return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms
+        return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms + check_quorum_ms
 
-    def heard_count(self, since_ms: int) -> int:
+    def reachable_count(self, since_ms: int) -> int:
         """Return how many voters sent a Fetch since a time, the leader included if it is a voter."""
         fetched = (each.last_fetch_ms is not None and each.last_fetch_ms > since_ms for each in self.followers)
         return sum(fetched) + self._voters.includes(self.own)

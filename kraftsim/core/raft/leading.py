@@ -16,7 +16,7 @@ from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import Leader, Resigned
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey, VoterNode, VoterSet
 from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
-from kraftsim.events.raft import LeaderLogHeld, LeaderUnheard, VotersChanged
+from kraftsim.events.raft import CheckQuorumFailed, LeaderLogHeld, VotersChanged
 from protocol.errors import ErrorCode
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -41,8 +41,8 @@ def lead(quorum: Quorum, now_ms: int) -> None:
     elected = ControllerElected(
         leader_epoch=quorum.epoch, epoch_start_offset=first_offset, leader_id=quorum.own.id, voter_count=len(leadership.voters)
     )
-    quorum.note(elected)
-    quorum.note(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
+    quorum.emit(elected)
+    quorum.emit(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
     quorum.effects.append(
         WriteLeaderChange(
             leader_epoch=quorum.epoch,
@@ -68,11 +68,11 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
         return now_ms
     resigns_at_ms = leadership.resigns_at_ms(quorum.settings.check_quorum_ms)
     if resigns_at_ms is not None and now_ms >= resigns_at_ms:
-        heard_count = leadership.heard_count(now_ms - quorum.settings.check_quorum_ms)
-        quorum.note(
-            LeaderUnheard(
+        reachable_count = leadership.reachable_count(now_ms - quorum.settings.check_quorum_ms)
+        quorum.emit(
+            CheckQuorumFailed(
                 leader_epoch=quorum.epoch,
-                heard_count=heard_count,
+                reachable_count=reachable_count,
                 voter_count=len(leadership.voters),
                 kraft_version=quorum.voters.kraft_version,
             )
@@ -80,7 +80,7 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
         quorum.resign(now_ms, "no requests from a majority of the voters")
         return now_ms
     if now_ms >= role.begin_epoch_at_ms:
-        _tell_voters(quorum, role, now_ms)
+        _notify_voters(quorum, role, now_ms)
     return min(role.begin_epoch_at_ms, resigns_at_ms if resigns_at_ms is not None else role.begin_epoch_at_ms)
 
 
@@ -102,7 +102,7 @@ def append(quorum: Quorum, record_count: int, record_kinds: str) -> int:
     """Assign offsets to the records of one batch and return the first. Write and replay them, then call `on_written`."""
     assert isinstance(quorum.role, Leader), "only a leader appends"
     first_offset = quorum.log.append(quorum.epoch, record_count)
-    quorum.note(
+    quorum.emit(
         MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1, record_kinds=record_kinds)
     )
     return first_offset
@@ -154,22 +154,22 @@ def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetche
 def on_fetch_snapshot(quorum: Quorum, replica: ReplicaKey, now_ms: int) -> None:
     """Record that a replica fetches a snapshot: it is reachable, without progress."""
     if isinstance(quorum.role, Leader):
-        quorum.role.leadership.hear(replica, now_ms)
+        quorum.role.leadership.record_contact(replica, now_ms)
 
 
 def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, ticket: object, now_ms: int) -> None:
     """Handle BeginQuorumEpoch. Raises FatalQuorumError for an invalid leader."""
     refused = messages.refuse_begin_epoch(quorum, request)
     if refused is None:
-        told = messages.begin_epoch_told(request)
+        answer = messages.parse_begin_epoch(request)
         error = ErrorCode.NONE
-        if told.epoch < quorum.epoch:
+        if answer.epoch < quorum.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
+        elif answer.leader_id < 0:
             error = ErrorCode.INVALID_REQUEST
         else:
-            quorum.see_epoch(told.epoch, told.leader_id, told.endpoints, now_ms)
-            if told.is_for_another(quorum.own):
+            quorum.see_epoch(answer.epoch, answer.leader_id, answer.endpoints, now_ms)
+            if answer.is_for_another(quorum.own):
                 error = ErrorCode.INVALID_VOTER_KEY
         refused = messages.begin_epoch_response(quorum, error)
     quorum.effects.append(Reply(ticket, refused))
@@ -190,7 +190,7 @@ def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket:
 
     answer = messages.refuse_end_epoch(quorum, request)
     if answer is None:
-        ended = messages.end_epoch_told(request)
+        ended = messages.parse_end_epoch(request)
         error = ErrorCode.NONE
         if ended.epoch < quorum.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
@@ -198,7 +198,7 @@ def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket:
             error = ErrorCode.INVALID_REQUEST
         else:
             quorum.see_epoch(ended.epoch, ended.leader_id, ended.endpoints, now_ms)
-            following.hurry(quorum, ended.leader_id, ended.successors, now_ms)
+            following.on_leader_resigned(quorum, ended.leader_id, ended.successors, now_ms)
         answer = messages.end_epoch_response(quorum, error)
     quorum.effects.append(Reply(ticket, answer))
 
@@ -210,7 +210,7 @@ def on_end_epoch_response(quorum: Quorum, voter_id: int, response: EndQuorumEpoc
         quorum.role.acknowledged[voter_id] = None
 
 
-def _tell_voters(quorum: Quorum, role: Leader, now_ms: int) -> None:
+def _notify_voters(quorum: Quorum, role: Leader, now_ms: int) -> None:
     for voter in quorum.voter_set.others(quorum.own.id):
         if quorum.peers.is_ready(voter.key.id, now_ms):
             quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))
@@ -225,7 +225,7 @@ def _advance(quorum: Quorum) -> None:
     high_watermark = leadership.high_watermark(quorum.log)
     if high_watermark is None:
         return
-    quorum.note(MetadataCommitted(leader_epoch=quorum.epoch, high_watermark=high_watermark))
+    quorum.emit(MetadataCommitted(leader_epoch=quorum.epoch, high_watermark=high_watermark))
     quorum.advance(high_watermark)
     quorum.effects.append(WakeFetches())
     if not leadership.is_announced:
@@ -237,18 +237,18 @@ def _emit_log_epochs(quorum: Quorum, end_offset: int) -> None:
     """Emit the epochs of the log at the start of this replica's leadership."""
     log = quorum.log
     if log.start_offset:
-        quorum.note(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset))
+        quorum.emit(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset))
     ends = [start.start_offset for start in log.epochs.starts[1:]]
     for start, end in zip(log.epochs.starts, [*ends, end_offset], strict=False):
         if start.start_offset < end_offset:
-            quorum.note(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=start.leader_epoch, first_offset=start.start_offset, end_offset=end))
+            quorum.emit(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=start.leader_epoch, first_offset=start.start_offset, end_offset=end))
 
 
 def _use_voters(quorum: Quorum, offset: int, voters: VoterSet) -> None:
     quorum.voters.add_voters(offset, voters)
     if isinstance(quorum.role, Leader):
         quorum.role.leadership.set_voters(voters, offset)
-    quorum.note(VotersChanged(offset=offset, voters=",".join(map(str, voters.ids)), kraft_version=quorum.voters.kraft_version))
+    quorum.emit(VotersChanged(offset=offset, voters=",".join(map(str, voters.ids)), kraft_version=quorum.voters.kraft_version))
 
 
 def _voters_to_write(quorum: Quorum) -> VoterSet | None:

@@ -87,7 +87,7 @@ def refuse_vote(quorum: Quorum, request: vote.VoteRequest) -> vote.VoteResponse 
     return None if error is ErrorCode.NONE else vote.VoteResponse(error_code=error)
 
 
-def vote_asked(request: vote.VoteRequest) -> VoteInput:
+def parse_vote(request: vote.VoteRequest) -> VoteInput:
     """Parse a request."""
     partition = request.topics[0].partitions[0]
     return VoteInput(
@@ -141,7 +141,7 @@ def refuse_begin_epoch(quorum: Quorum, request: begin.BeginQuorumEpochRequest) -
     return None if error is ErrorCode.NONE else begin.BeginQuorumEpochResponse(error_code=error)
 
 
-def begin_epoch_told(request: begin.BeginQuorumEpochRequest) -> LeaderNotice:
+def parse_begin_epoch(request: begin.BeginQuorumEpochRequest) -> LeaderNotice:
     """Parse a request."""
     partition = request.topics[0].partitions[0]
     return LeaderNotice(
@@ -196,7 +196,7 @@ def refuse_end_epoch(quorum: Quorum, request: end.EndQuorumEpochRequest) -> end.
     return None if error is ErrorCode.NONE else end.EndQuorumEpochResponse(error_code=error)
 
 
-def end_epoch_told(request: end.EndQuorumEpochRequest) -> LeaderNotice:
+def parse_end_epoch(request: end.EndQuorumEpochRequest) -> LeaderNotice:
     """Parse a request of either version."""
     partition = request.topics[0].partitions[0]
     successors = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in partition.preferred_candidates]

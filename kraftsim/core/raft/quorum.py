@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kraftsim.core.raft.effects import Advance, Effect, LeaderKnown, Note, Persist, StopLeading, WakeFetches
+from kraftsim.core.raft.effects import Advance, Effect, EmitEvent, LeaderKnown, Persist, StopLeading, WakeFetches
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.peers import Peers
 from kraftsim.core.raft.raft_log import RaftLog
@@ -26,7 +26,7 @@ from kraftsim.core.raft.roles import (
 from kraftsim.core.raft.settings import RETRY_BACKOFF_BASE_MS, UPDATE_VOTER_FACTOR, RaftSettings
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, Address, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from kraftsim.events.event import Event
-from kraftsim.events.raft import ElectionOpened, HighWatermarkMoved, QuorumTimersSet, RaftRoleChanged, VoteTold
+from kraftsim.events.raft import ElectionOpened, HighWatermarkMoved, QuorumTimersSet, RaftRoleChanged, VoteSent
 from protocol.disk.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
@@ -56,7 +56,7 @@ class Quorum:
         voters: VoterHistory,
         bootstrap: Sequence[Address] = (),
         draw: Callable[[int], int],
-        note: Callable[[Event], None],
+        emit: Callable[[Event], None],
         leadership: LeadershipFactory = Leadership,
     ) -> None:
         self.own = own
@@ -69,7 +69,7 @@ class Quorum:
         self.voters = voters
         self.bootstrap = tuple(bootstrap)
         self.draw = draw
-        self.note = note
+        self.emit = emit
         self.peers = Peers(settings.retry_backoff_ms)
         self.effects: list[Effect] = []
         self.role: Role = Unattached(epoch=0)
@@ -168,8 +168,8 @@ class Quorum:
             leader_id = None if state.leader_id == NO_LEADER_ID else state.leader_id
             self.role = Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_at_ms=self._voter_timeout(now_ms))
         self.epoch = epoch
-        self._note()
-        self._tell_leader()
+        self._emit()
+        self._publish_leader()
 
     def become_unattached(self, epoch: int, now_ms: int, *, leader_id: int | None = None, voted: ReplicaKey | None = None) -> None:
         """Become unattached in an epoch without a known or reachable leader, or vote in it."""
@@ -194,9 +194,9 @@ class Quorum:
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
         candidate.canvass.grant(self.own.id)
         self._enter(candidate)
-        self.note(ElectionOpened(leader_epoch=self.epoch, timeout_ms=candidate.election_at_ms - now_ms))
+        self.emit(ElectionOpened(leader_epoch=self.epoch, timeout_ms=candidate.election_at_ms - now_ms))
         if not self.voter_set.is_only_voter(self.own):
-            self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
+            self.effects.append(EmitEvent(VoteSent(leader_epoch=self.epoch, candidate_id=self.own.id)))
 
     def become_prospective(self, now_ms: int) -> None:
         """Become prospective: a pre-vote in the current epoch."""
@@ -268,7 +268,7 @@ class Quorum:
         assert known is None or high_watermark >= known, f"the high watermark would decrease from {known} to {high_watermark}"
         if known is None or high_watermark > known:
             self.log.high_watermark = high_watermark
-            self.note(
+            self.emit(
                 HighWatermarkMoved(
                     leader_epoch=self.epoch,
                     high_watermark=high_watermark,
@@ -315,8 +315,8 @@ class Quorum:
         if isinstance(former, Leader):
             self.effects.append(StopLeading(former.epoch, reason or f"epoch {role.epoch} has begun"))
             self.effects.append(WakeFetches())
-        self._note()
-        self._tell_leader()
+        self._emit()
+        self._publish_leader()
 
     def _check_vote(self, former: Role, role: Role) -> None:
         """Check that there is one vote per epoch; it may be dropped only when a leader is known."""
@@ -334,7 +334,7 @@ class Quorum:
 
     def _emit_timers(self) -> None:
         settings = self.settings
-        self.note(
+        self.emit(
             QuorumTimersSet(
                 fetch_timeout_ms=settings.fetch_timeout_ms,
                 election_timeout_ms=settings.election_timeout_ms,
@@ -343,13 +343,13 @@ class Quorum:
             )
         )
 
-    def _note(self) -> None:
+    def _emit(self) -> None:
         state = self.persisted()
         role = type(self.role).__name__
         ids = {"leader_id": state.leader_id, "voted_id": state.voted_id}
-        self.note(RaftRoleChanged(role=role, leader_epoch=state.leader_epoch, **ids, is_voter=self.is_voter))
+        self.emit(RaftRoleChanged(role=role, leader_epoch=state.leader_epoch, **ids, is_voter=self.is_voter))
 
-    def _tell_leader(self) -> None:
+    def _publish_leader(self) -> None:
         leader_id = None if isinstance(self.role, Resigned) else self.leader_id
         if leader_id is not None and not self.leader_endpoints:
             leader_id = None

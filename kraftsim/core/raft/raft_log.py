@@ -98,7 +98,7 @@ class RaftLog:
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
 
-    def begin_at(self, snapshot: SnapshotId) -> list[SnapshotId]:
+    def advance_log_start(self, snapshot: SnapshotId) -> list[SnapshotId]:
         """Replace the whole log by a snapshot, which is its start and end; everything in it is committed.
 
         Returns the older snapshots, which are deleted: with a log start after its earliest snapshot, a replica that has

@@ -12,7 +12,7 @@ from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, Diverging, SnapshotId
 from kraftsim.core.raft.roles import Leader
 from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey
-from kraftsim.events.raft import HighWatermarkTold
+from kraftsim.events.raft import HighWatermarkReported
 from protocol.disk.file_names import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
@@ -56,7 +56,7 @@ def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall
 def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
     """Return a response without records; it has the leader and the log's offsets in any case."""
     leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
-    high_watermark = _told_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN
+    high_watermark = _published_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN
     _emit_high_watermark(quorum, high_watermark)
     data = fetch.PartitionData(
         partition_index=0,
@@ -74,7 +74,7 @@ def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
     return response
 
 
-def _told_high_watermark(quorum: Quorum) -> int:
+def _published_high_watermark(quorum: Quorum) -> int:
     """Return the high watermark that may be published.
 
     A new leader publishes none before the first record of its epoch is committed: its former value as a follower may be below what the
@@ -89,7 +89,7 @@ def _told_high_watermark(quorum: Quorum) -> int:
 def _emit_high_watermark(quorum: Quorum, high_watermark: int) -> None:
     if isinstance(quorum.role, Leader) and high_watermark not in (UNKNOWN, quorum.role.leadership.published_high_watermark):
         quorum.role.leadership.published_high_watermark = high_watermark
-        quorum.note(HighWatermarkTold(leader_epoch=quorum.epoch, high_watermark=high_watermark))
+        quorum.emit(HighWatermarkReported(leader_epoch=quorum.epoch, high_watermark=high_watermark))
 
 
 class SnapshotPiece(Struct, frozen=True):
@@ -190,7 +190,7 @@ def _described(quorum: Quorum, topic_name: str, index: int, now_ms: int, wall_ms
         error_message="",
         leader_id=quorum.own.id,
         leader_epoch=quorum.epoch,
-        high_watermark=_told_high_watermark(quorum),
+        high_watermark=_published_high_watermark(quorum),
         current_voters=voters,
         observers=observers if quorum.is_voter else [*observers, own],
     )

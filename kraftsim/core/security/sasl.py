@@ -43,9 +43,9 @@ class ClientExchange(Protocol):
         ...
 
 
-def refusal_text(refused: SaslRefused, mechanism: str, *, is_again: bool) -> str:
+def refusal_text(refused: SaslRefused, mechanism: str, *, is_reauthentication: bool) -> str:
     """Return the error message of SaslAuthenticate."""
     if refused.client_message is not None:
         return refused.client_message
-    what = "re-authentication" if is_again else "authentication"
+    what = "re-authentication" if is_reauthentication else "authentication"
     return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {mechanism}"

@@ -54,7 +54,7 @@ def is_appended_twice(setting: Setting, silence_ms: float, since_boundary_ms: fl
     now_ms = int(setting.expiration_ms + silence_ms + since_boundary_ms)
     wrote_ms = int(now_ms - silence_ms)
     leader = ProducerStateManager(ProducerStatePolicy(expiration_ms=setting.expiration_ms))
-    follower = leader.unknowing()
+    follower = leader.empty_copy()
     leader.load([_entry(wrote_ms)], wrote_ms)
     wrote_behind_the_boundary = silence_ms <= since_boundary_ms
     follower.load([_entry(wrote_ms)] if wrote_behind_the_boundary else [], wrote_ms)
@@ -63,7 +63,7 @@ def is_appended_twice(setting: Setting, silence_ms: float, since_boundary_ms: fl
     return PRODUCER_ID in leader.entries and PRODUCER_ID not in follower.entries
 
 
-def chance_of_duplicate(setting: Setting, silence_ms: float, draw: Callable[[], float], trials: int) -> float:
+def duplicate_probability(setting: Setting, silence_ms: float, draw: Callable[[], float], trials: int) -> float:
     """Return the fraction of failovers, at random times of a segment, in which a retry of a producer with this idle time is appended again.
 
     `draw` returns numbers from 0 to 1.

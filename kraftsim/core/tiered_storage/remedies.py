@@ -10,7 +10,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 
-class AtArchive(Enum):
+class MissingAtUpload(Enum):
     """The handling of a segment without a snapshot at its end."""
 
     FAIL = "neither it nor later segments can be copied"
@@ -20,7 +20,7 @@ class AtArchive(Enum):
     LEAVE_OUT = "it is copied without one"
 
 
-class AtRebuild(Enum):
+class MissingAtRebuild(Enum):
     """What a follower does after a remote segment without a snapshot."""
 
     REQUIRE = "it cannot begin there"
@@ -35,15 +35,15 @@ class SnapshotRemedy:
     name: ClassVar[str] = "shipped"
     announces_before_looking: ClassVar[bool] = True
     archives_snapshots: ClassVar[bool] = True
-    at_archive: ClassVar[AtArchive] = AtArchive.FAIL
-    at_rebuild: ClassVar[AtRebuild] = AtRebuild.REQUIRE
+    at_archive: ClassVar[MissingAtUpload] = MissingAtUpload.FAIL
+    at_rebuild: ClassVar[MissingAtRebuild] = MissingAtRebuild.REQUIRE
     refuses_topics: ClassVar[bool] = False
     """Whether a topic cannot be tiered while a segment has no snapshot."""
     promises_equal_state: ClassVar[bool] = True
     """Whether a follower that starts after a remote segment knows the producers that the leader knew there."""
 
 
-class LooksFirst(SnapshotRemedy):
+class ChecksSnapshotFirst(SnapshotRemedy):
     """3.6.0 to 3.7.0: the copy fails before it is started."""
 
     name = "shipped-before-3.7.1"
@@ -54,7 +54,7 @@ class EmptyAtArchive(SnapshotRemedy):
     """The proposal: the leader writes an empty snapshot to its log and copies it."""
 
     name = "empty-at-archive"
-    at_archive = AtArchive.WRITE_EMPTY
+    at_archive = MissingAtUpload.WRITE_EMPTY
     promises_equal_state = False
 
 
@@ -62,22 +62,22 @@ class ReplayYounger(SnapshotRemedy):
     """The ideal: followers read the records within producer.id.expiration.ms."""
 
     name = "replay-younger"
-    at_archive = AtArchive.LEAVE_OUT
-    at_rebuild = AtRebuild.REPLAY_YOUNGER
+    at_archive = MissingAtUpload.LEAVE_OUT
+    at_rebuild = MissingAtRebuild.REPLAY_YOUNGER
 
 
 class ReplayBeforeUpload(SnapshotRemedy):
     """Rejected first: the leader creates the correct snapshot before it copies the segment."""
 
     name = "replay-before-upload"
-    at_archive = AtArchive.REPLAY_LOCALLY
+    at_archive = MissingAtUpload.REPLAY_LOCALLY
 
 
 class HoldUploads(SnapshotRemedy):
     """Rejected second: nothing is copied until every segment without a snapshot has expired."""
 
     name = "hold-uploads"
-    at_archive = AtArchive.HOLD
+    at_archive = MissingAtUpload.HOLD
 
 
 class RefuseTopics(SnapshotRemedy):
@@ -92,16 +92,16 @@ class NoSnapshots(SnapshotRemedy):
 
     name = "no-snapshots"
     archives_snapshots = False
-    at_archive = AtArchive.LEAVE_OUT
-    at_rebuild = AtRebuild.REPLAY_ALL
+    at_archive = MissingAtUpload.LEAVE_OUT
+    at_rebuild = MissingAtRebuild.REPLAY_ALL
 
 
 class EmptyOnRead(SnapshotRemedy):
     """Rejected fifth: segments are copied as they are, and a follower treats a missing snapshot as an empty one."""
 
     name = "empty-on-read"
-    at_archive = AtArchive.LEAVE_OUT
-    at_rebuild = AtRebuild.BEGIN_EMPTY
+    at_archive = MissingAtUpload.LEAVE_OUT
+    at_rebuild = MissingAtRebuild.BEGIN_EMPTY
     promises_equal_state = False
 
 
@@ -109,7 +109,7 @@ REMEDIES: Final[Mapping[str, type[SnapshotRemedy]]] = {
     remedy.name: remedy
     for remedy in (
         SnapshotRemedy,
-        LooksFirst,
+        ChecksSnapshotFirst,
         EmptyAtArchive,
         ReplayYounger,
         ReplayBeforeUpload,

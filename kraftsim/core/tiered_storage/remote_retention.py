@@ -11,7 +11,7 @@ from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentSt
 from kraftsim.core.tiered_storage.segment_catalogue import is_within
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 
-FORGOTTEN_EPOCHS = "leader epochs that are not in the log any more"
+UNREFERENCED_EPOCHS = "leader epochs that are not in the log any more"
 OF_SIZE_OR_TIME = (Reason.SIZE, Reason.TIME)
 
 
@@ -65,7 +65,7 @@ def expired_remotely(
         else:
             is_leading = {Reason.SIZE: False, Reason.TIME: False}
     oldest_epoch = epochs[0].leader_epoch if epochs else 0
-    going += [SegmentToDelete(each, FORGOTTEN_EPOCHS) for each in known if each.leader_epochs[-1].leader_epoch < oldest_epoch]
+    going += [SegmentToDelete(each, UNREFERENCED_EPOCHS) for each in known if each.leader_epochs[-1].leader_epoch < oldest_epoch]
     resumed = [SegmentToDelete(each, "its deletion was started") for each in known if each.state is SegmentState.DELETE_SEGMENT_STARTED]
     chosen = {each.segment.segment_id for each in going}
     return Expiry((*(each for each in resumed if each.segment.segment_id not in chosen), *going), log_start_offset)

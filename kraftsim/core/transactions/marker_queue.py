@@ -27,7 +27,7 @@ class NoLeader(Enum):
 LeaderOf = Callable[[TopicPartition], int | NoLeader]
 
 
-class EndedTransaction:
+class PreparedTransaction:
     """A prepared transaction, and its state after completion.
 
     Compared by identity: the same id may be prepared again, with another coordinator epoch.
@@ -54,7 +54,7 @@ class EndedTransaction:
 class Marker(Struct, frozen=True):
     """Markers of one transaction for partitions that one broker leads."""
 
-    ended: EndedTransaction
+    ended: PreparedTransaction
     partitions: tuple[TopicPartition, ...]
 
 
@@ -68,7 +68,7 @@ class SendMarkers(Struct, frozen=True):
 class Complete(Struct, frozen=True):
     """All markers of a transaction are written: append its completion. If that fails for now, call `on_not_completed`."""
 
-    ended: EndedTransaction
+    ended: PreparedTransaction
 
 
 class RetryLater(Struct, frozen=True):
@@ -102,13 +102,13 @@ class MarkerQueue:
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
         self._effects: list[Effect] = []
-        self.pending: dict[str, EndedTransaction] = {}
+        self.pending: dict[str, PreparedTransaction] = {}
         """The prepared transactions that are not completed, by transactional id."""
         self._gathered: dict[int, list[Marker]] = {}
         self._in_flight: dict[int, tuple[Marker, ...]] = {}
         self._waiting: list[Marker] = []
         """Markers without a known leader, or to be retried."""
-        self._to_complete: list[EndedTransaction] = []
+        self._to_complete: list[PreparedTransaction] = []
         """Transactions whose completion could not be appended."""
 
     def take_effects(self) -> list[Effect]:
@@ -123,7 +123,7 @@ class MarkerQueue:
 
     # Inputs --------------------------------------------------------------------------------------------------------------------------------
 
-    def add(self, ended: EndedTransaction) -> None:
+    def add(self, ended: PreparedTransaction) -> None:
         """A transaction is prepared: send its markers. It replaces one of the same id that is not completed."""
         self.pending[ended.transactional_id] = ended
         self._place(ended, ended.entry.facts.partitions)
@@ -149,7 +149,7 @@ class MarkerQueue:
         to_complete, self._to_complete = self._to_complete, []
         self._effects.extend(Complete(ended) for ended in to_complete)
 
-    def on_not_completed(self, ended: EndedTransaction) -> None:
+    def on_not_completed(self, ended: PreparedTransaction) -> None:
         """The completion of a transaction could not be appended now."""
         self._to_complete.append(ended)
         self._effects.append(RetryLater())
@@ -167,9 +167,9 @@ class MarkerQueue:
             else:
                 del self._gathered[broker_id]
 
-    def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[EndedTransaction]:
+    def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[PreparedTransaction]:
         """Record the written markers of a broker, and return the transactions that may be complete: call `settle` for each."""
-        touched: dict[EndedTransaction, None] = {}
+        touched: dict[PreparedTransaction, None] = {}
         for marker in self._in_flight.pop(broker_id, ()):
             if self.is_current(marker.ended) and self._judge(marker, errors.get(marker.ended.producer_id, {})):
                 touched[marker.ended] = None
@@ -177,16 +177,16 @@ class MarkerQueue:
 
     # Rules ---------------------------------------------------------------------------------------------------------------------------------
 
-    def is_current(self, ended: EndedTransaction) -> bool:
+    def is_current(self, ended: PreparedTransaction) -> bool:
         """Return whether markers of exactly this transaction are pending."""
         return self.pending.get(ended.transactional_id) is ended
 
-    def cancel(self, ended: EndedTransaction) -> None:
+    def cancel(self, ended: PreparedTransaction) -> None:
         """Cancel the markers of exactly this transaction; one that has replaced it stays (KAFKA-16352)."""
         if self.is_current(ended):
             del self.pending[ended.transactional_id]
 
-    def settle(self, ended: EndedTransaction) -> None:
+    def settle(self, ended: PreparedTransaction) -> None:
         """Complete a transaction if no marker is missing: once, by the caller that removes it (KAFKA-10080)."""
         if self.is_current(ended) and not ended.entry.facts.partitions:
             del self.pending[ended.transactional_id]
@@ -213,7 +213,7 @@ class MarkerQueue:
         self._waiting.append(marker)
         self._effects.append(RetryLater())
 
-    def _place(self, ended: EndedTransaction, partitions: Collection[TopicPartition]) -> None:
+    def _place(self, ended: PreparedTransaction, partitions: Collection[TopicPartition]) -> None:
         """Assign each partition to its leader. A deleted one needs no marker."""
         placed: dict[int, list[TopicPartition]] = {}
         gone, leaderless = [], []

@@ -56,7 +56,7 @@ class Already:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAsked:
+class EndTxnInput:
     """An EndTxn. `transaction_version` is 2 if the client expects an epoch bump."""
 
     producer_id: int
@@ -176,7 +176,7 @@ class TransactionRules:
     # EndTxn --------------------------------------------------------------------------------------------------------------------------------
 
     def decide_end(
-        self, entry: TransactionEntry, asked: EndAsked, now_ms: int, fresh_producer_id: int | None = None
+        self, entry: TransactionEntry, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None = None
     ) -> TransactionFacts | Already | NeedsProducerId | Refusal:
         """Commit or abort.
 
@@ -200,7 +200,7 @@ class TransactionRules:
         return Refusal(ErrorCode.INVALID_TXN_STATE, f"{'commit' if is_commit else 'abort'} in {facts.state.label}")
 
     def _end_and_bump(
-        self, entry: TransactionEntry, asked: EndAsked, now_ms: int, fresh_producer_id: int | None
+        self, entry: TransactionEntry, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None
     ) -> TransactionFacts | Already | NeedsProducerId | Refusal:
         """With transaction.version 2 the epoch identifies the EndTxn: the current one is new, the previous one is a retry."""
         facts, producer = entry.facts, (asked.producer_id, asked.producer_epoch)
@@ -221,7 +221,7 @@ class TransactionRules:
         return replace(facts, state=PREPARE_COMMIT if is_commit else PREPARE_ABORT, last_update_ms=now_ms, transaction_version=0)
 
     def _decided_with_bump(
-        self, facts: TransactionFacts, asked: EndAsked, now_ms: int, fresh_producer_id: int | None
+        self, facts: TransactionFacts, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None
     ) -> TransactionFacts | NeedsProducerId | Refusal:
         """Prepare the transaction and bump the epoch; after the last epoch of an id the producer gets another id.
 
@@ -262,7 +262,7 @@ class TransactionRules:
         facts = entry.facts
         assert facts.state is ONGOING and entry.pending is None, f"{entry.transactional_id}: nothing to abort"
         if transaction_version >= EPOCH_BUMPING_VERSION:
-            asked = EndAsked(
+            asked = EndTxnInput(
                 producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version
             )
             return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
@@ -302,6 +302,6 @@ def is_busy(entry: TransactionEntry) -> bool:
     return entry.pending is not None or entry.facts.state in PREPARED
 
 
-def abort_asked(facts: TransactionFacts, transaction_version: int) -> EndAsked:
+def abort_asked(facts: TransactionFacts, transaction_version: int) -> EndTxnInput:
     """Return the EndTxn with which the current producer itself would abort."""
-    return EndAsked(producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version)
+    return EndTxnInput(producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version)

@@ -42,14 +42,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class VerificationResult:
     """The result of a verification."""
 
     question: Question
     errors: VerificationErrors
 
 
-Effect = Ask | Told
+Effect = Ask | VerificationResult
 FENCED: Final = ErrorCode.INVALID_PRODUCER_EPOCH
 RETRY: Final = ErrorCode.NETWORK_EXCEPTION
 
@@ -66,11 +66,11 @@ class VerificationQueue:
         waiting = self._waiting.setdefault(coordinator_id, {})
         known = waiting.get(question.transactional_id)
         if known is not None and known.producer_epoch > question.producer_epoch:
-            return [Told(question, question.all_with(FENCED))]
+            return [VerificationResult(question, question.all_with(FENCED))]
         effects: list[Effect] = []
         if known is not None:
             error = FENCED if known.producer_epoch < question.producer_epoch else RETRY
-            effects.append(Told(waiting.pop(known.transactional_id), known.all_with(error)))
+            effects.append(VerificationResult(waiting.pop(known.transactional_id), known.all_with(error)))
         waiting[question.transactional_id] = question
         return [*effects, *self._next(coordinator_id)]
 
@@ -91,7 +91,7 @@ class VerificationQueue:
 
     def _over(self, coordinator_id: int, errors: Mapping[int, VerificationErrors]) -> list[Effect]:
         asked = self._under_way.pop(coordinator_id)
-        results: list[Effect] = [Told(each, errors[each.waiter]) for each in asked]
+        results: list[Effect] = [VerificationResult(each, errors[each.waiter]) for each in asked]
         return [*self._next(coordinator_id), *results]
 
     def _next(self, coordinator_id: int) -> list[Effect]:

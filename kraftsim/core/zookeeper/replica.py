@@ -22,7 +22,7 @@ class Replica:
         self.zxid = zxid
         self._waiting: deque[tuple[TxnHeader, Message]] = deque()
 
-    def hear(self, header: TxnHeader, record: Message) -> None:
+    def receive(self, header: TxnHeader, record: Message) -> None:
         """Queue a committed change."""
         self._waiting.append((header, record))
 

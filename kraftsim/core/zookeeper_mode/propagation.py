@@ -101,7 +101,7 @@ class ZookeeperPropagation:
         """Send the deletion of topics that are still in the image; their removal from it is not sent again."""
         return self._deletions(image, [self._sent.forget(topic_id) for topic_id in topic_ids if topic_id in self._sent.topics])
 
-    def deleting_again(self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]) -> list[ToBroker]:
+    def resend_deletions_of(self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]) -> list[ToBroker]:
         """Send StopReplica with deletion to brokers that were not alive, for topics that are being deleted."""
         batch = self._batch(image)
         for topic in (image.topic_by_id(topic_id) for topic_id in topic_ids):

@@ -48,7 +48,7 @@ PartitionKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldPartition:
+class LocalPartition:
     """A local partition: its current leader epoch, and the topic id of its log (None: not assigned yet)."""
 
     leader_epoch: int
@@ -56,12 +56,12 @@ class HeldPartition:
     is_offline: bool = False
 
 
-Held = Callable[[str, int], HeldPartition | None]
+LocalPartitionLookup = Callable[[str, int], LocalPartition | None]
 """The local partition of a topic and number; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class MetadataUpdate:
     """The result of a request: records for the image, and errors of single partitions.
 
     `adopted` has topics that get an id, which is applied before the records. `roles` are the partitions that this broker then leads or follows
@@ -109,14 +109,14 @@ class ReceivedMetadata:
 
     # UpdateMetadata ------------------------------------------------------------------------------------------------------------------------
 
-    def update(self, request: UpdateMetadataRequest, image: MetadataImage) -> Told | Refusal:
+    def update(self, request: UpdateMetadataRequest, image: MetadataImage) -> MetadataUpdate | Refusal:
         """Handle UpdateMetadata. Fails with STALE_CONTROLLER_EPOCH."""
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
             return refusal
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.is_kraft_controller = request.is_kraft_controller
-        result = Told()
+        result = MetadataUpdate()
         result.records.extend(self._brokers(request.live_brokers, image))
         topics = _updated_topics(request)
         if request.is_kraft_controller and request.type == FULL and self._deletes_what_is_missing:
@@ -159,7 +159,7 @@ class ReceivedMetadata:
         )
 
     def _update_topic(
-        self, name: str, requested_id: bytes, states: Mapping[int, UpdateMetadataPartitionState], image: MetadataImage, result: Told
+        self, name: str, requested_id: bytes, states: Mapping[int, UpdateMetadataPartitionState], image: MetadataImage, result: MetadataUpdate
     ) -> None:
         gone = frozenset(partition for partition, state in states.items() if state.leader == LEADER_DURING_DELETE)
         there = {partition: state for partition, state in states.items() if partition not in gone}
@@ -185,7 +185,7 @@ class ReceivedMetadata:
                     result.records.append(record)
 
     @staticmethod
-    def _named(name: str, requested_id: bytes, known: TopicImage | None, result: Told) -> bytes:
+    def _named(name: str, requested_id: bytes, known: TopicImage | None, result: MetadataUpdate) -> bytes:
         """Return the id of a topic in the image, existing or new."""
         if known is None:
             topic_id = requested_id if requested_id != ZERO_UUID else derived_topic_id(name)
@@ -198,7 +198,7 @@ class ReceivedMetadata:
 
     # LeaderAndIsr --------------------------------------------------------------------------------------------------------------------------
 
-    def appoint(self, request: LeaderAndIsrRequest, image: MetadataImage, held: Held) -> Told | Refusal:
+    def apply_leader_and_isr(self, request: LeaderAndIsrRequest, image: MetadataImage, held: LocalPartitionLookup) -> MetadataUpdate | Refusal:
         """Handle LeaderAndIsr. Fails as a whole with STALE_CONTROLLER_EPOCH.
 
         Partition errors: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for an old leader epoch,
@@ -210,7 +210,7 @@ class ReceivedMetadata:
             return refusal
         named = list(_appointed(request))
         is_full = request.is_kraft_controller and request.type == FULL and self._deletes_what_is_missing
-        result = Told(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
+        result = MetadataUpdate(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
         new: dict[str, bytes] = {}
         for name, requested_id, state in named:
             error: ErrorCode | None = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -224,7 +224,9 @@ class ReceivedMetadata:
                 result.adopted[name] = topic_id
         return result
 
-    def _check_state(self, requested_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
+    def _check_state(
+        self, requested_id: bytes, state: LeaderAndIsrPartitionState, held: LocalPartition | None, *, is_kraft: bool
+    ) -> ErrorCode | None:
         """Return the error of a partition; None if it has to be applied, NONE if only its topic id is new."""
         if held is not None and held.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -246,7 +248,7 @@ class ReceivedMetadata:
         return is_kraft
 
     def _appoint_one(
-        self, name: str, requested_id: bytes, state: LeaderAndIsrPartitionState, image: MetadataImage, result: Told, new: dict[str, bytes]
+        self, name: str, requested_id: bytes, state: LeaderAndIsrPartitionState, image: MetadataImage, result: MetadataUpdate, new: dict[str, bytes]
     ) -> None:
         known = image.topic(name)
         if known is not None and requested_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id) and name not in new:
@@ -259,7 +261,7 @@ class ReceivedMetadata:
 
     # StopReplica ---------------------------------------------------------------------------------------------------------------------------
 
-    def stop(self, request: StopReplicaRequest, held: Held) -> Told | Refusal:
+    def stop(self, request: StopReplicaRequest, held: LocalPartitionLookup) -> MetadataUpdate | Refusal:
         """Handle StopReplica. Fails as a whole with STALE_CONTROLLER_EPOCH.
 
         Partition errors: KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH for an old leader epoch. A partition that does not exist is already stopped.
@@ -267,7 +269,7 @@ class ReceivedMetadata:
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
             return refusal
-        result = Told()
+        result = MetadataUpdate()
         for key, leader_epoch, is_deleted in _stopped(request):
             if why_name_is_invalid(key[0]) is not None:
                 result.answers[key] = ErrorCode.NONE  # there is no such partition, and the directory of that name is not a log (`../x`)

@@ -48,7 +48,7 @@ class Sender:
     """The sending controller, and its request versions.
 
     `controller_epoch` is that of /controller_epoch; `decided_in` returns the controller epoch of a partition state: per partition for a
-    ZooKeeper-mode controller, the quorum epoch for a KRaft one. `listener` is the inter-broker listener. `told_topic_id` returns the topic id to
+    ZooKeeper-mode controller, the quorum epoch for a KRaft one. `listener` is the inter-broker listener. `reported_topic_id` returns the topic id to
     send.
     """
 
@@ -58,7 +58,7 @@ class Sender:
     listener: str
     versions: RequestVersions
     decided_in: Callable[[str, int], int]
-    told_topic_id: Callable[[bytes, str], bytes] = lambda topic_id, name: topic_id
+    reported_topic_id: Callable[[bytes, str], bytes] = lambda topic_id, name: topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class RequestBatch:
         for name in dict.fromkeys(topic for topic, _ in states):
             topic = self._image.topic(name)
             topic_id = gone[name] if topic is None else topic.topic_id
-            found[name] = self._sender.told_topic_id(topic_id, name)
+            found[name] = self._sender.reported_topic_id(topic_id, name)
         return found
 
 

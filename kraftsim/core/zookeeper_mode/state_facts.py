@@ -10,7 +10,7 @@ from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.topic_table import Topic
 
 
-class StateFacts:
+class StateView:
     """A live view of a state."""
 
     def __init__(self, state: ControllerState) -> None:

@@ -24,6 +24,6 @@ def is_derived(topic_id: bytes) -> bool:
     return topic_id.startswith(_MARK)
 
 
-def told_topic_id(topic_id: bytes) -> bytes:
+def reported_topic_id(topic_id: bytes) -> bytes:
     """Return the id to send to others: zeros for a derived one."""
     return ZERO_UUID if is_derived(topic_id) else topic_id

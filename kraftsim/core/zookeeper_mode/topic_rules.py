@@ -11,7 +11,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
-from kraftsim.core.metadata.replica_placement import Chance, place_replicas
+from kraftsim.core.metadata.replica_placement import RandomSource, place_replicas
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.core.metadata.topic_table import Topic
 from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE
@@ -28,14 +28,14 @@ Placement = Mapping[int, Sequence[int]]
 
 
 def decide_topic(
-    state: ControllerState, asked: CreatableTopic, chance: Chance, *, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState, asked: CreatableTopic, rng: RandomSource, *, default_partitions: int, default_factor: int, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
     """Create a topic. `partitions_max` bounds the request, which may ask for 2,147,483,647 partitions in a few bytes."""
-    proposed = _proposed(state, asked, chance, default_partitions, default_factor, partitions_max)
+    proposed = _proposed(state, asked, rng, default_partitions, default_factor, partitions_max)
     return RefusedTopic(name=asked.name, refusal=proposed) if isinstance(proposed, Refusal) else proposed
 
 
-def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, chance: Chance, partitions_max: int) -> list[Message] | Refusal:
+def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, rng: RandomSource, partitions_max: int) -> list[Message] | Refusal:
     """Add partitions to a topic, up to a maximum."""
     topic = state.replication.topics.topic_named(asked.name)
     if topic is None:
@@ -56,12 +56,12 @@ def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic,
             return refusal
         placement: Placement | Refusal = dict(enumerate(by_hand, start=present))
     else:
-        placement = _placed(state, added, len(topic.partitions[0].replicas), chance, partitions_max, first=present)
+        placement = _placed(state, added, len(topic.partitions[0].replicas), rng, partitions_max, first=present)
     return placement if isinstance(placement, Refusal) else list(_partitions(state, topic.topic_id, placement))
 
 
 def _proposed(
-    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState, asked: CreatableTopic, rng: RandomSource, default_partitions: int, default_factor: int, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | Refusal:
     topics = state.replication.topics
     if topics.topic_named(asked.name) is not None:
@@ -69,7 +69,7 @@ def _proposed(
     without_value = [config.name for config in asked.configs if config.value is None]
     if without_value:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(without_value)}")
-    placement = _placement(state, asked, chance, default_partitions, default_factor, partitions_max)
+    placement = _placement(state, asked, rng, default_partitions, default_factor, partitions_max)
     if isinstance(placement, Refusal):
         return placement
     why = why_name_is_invalid(asked.name)
@@ -82,21 +82,21 @@ def _proposed(
     configs = state.configs.decide_topic_configs(asked.name, asked.configs) if refusal is None else refusal
     if isinstance(configs, Refusal):
         return configs
-    topic_id = chance.randbytes(ID_BYTES)
+    topic_id = rng.randbytes(ID_BYTES)
     while not is_proper_topic_id(topic_id):
-        topic_id = chance.randbytes(ID_BYTES)
+        topic_id = rng.randbytes(ID_BYTES)
     new_topic = NewTopic(
         name=asked.name,
         topic_id=topic_id,
         partition_count=len(placement),
         replication_factor=len(placement[0]),
-        configs=tuple(state.configs.told_of_new_topic({record.name: record.value for record in configs if record.value is not None})),
+        configs=tuple(state.configs.configs_of_new_topic({record.name: record.value for record in configs if record.value is not None})),
     )
     return new_topic, [TopicRecord(name=asked.name, topic_id=topic_id), *configs, *_partitions(state, topic_id, placement)]
 
 
 def _placement(
-    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState, asked: CreatableTopic, rng: RandomSource, default_partitions: int, default_factor: int, partitions_max: int
 ) -> Placement | Refusal:
     if asked.assignments:
         if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
@@ -105,7 +105,7 @@ def _placement(
         return {row.partition_index: row.broker_ids for row in asked.assignments}
     count = default_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
     factor = default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor
-    return _placed(state, count, factor, chance, partitions_max)
+    return _placed(state, count, factor, rng, partitions_max)
 
 
 def _refuse_placement(placement: Placement) -> Refusal | None:
@@ -140,7 +140,7 @@ def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[i
     return None
 
 
-def _placed(state: ControllerState, count: int, factor: int, chance: Chance, count_max: int, *, first: int = 0) -> Placement | Refusal:
+def _placed(state: ControllerState, count: int, factor: int, rng: RandomSource, count_max: int, *, first: int = 0) -> Placement | Refusal:
     """Return the replicas of partitions: each starts one broker further, and its followers are at a distance that grows with each round.
 
     Brokers with racks are striped across them as in KRaft.
@@ -155,9 +155,9 @@ def _placed(state: ControllerState, count: int, factor: int, chance: Chance, cou
     if count > count_max:
         return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if all(broker.rack is not None for broker in brokers):
-        striped = place_replicas(count, factor, brokers, chance)
+        striped = place_replicas(count, factor, brokers, rng)
         return striped if isinstance(striped, Refusal) else dict(enumerate(striped, start=first))
-    ids, begin, shift = [broker.broker_id for broker in brokers], chance.randrange(len(brokers)), chance.randrange(len(brokers))
+    ids, begin, shift = [broker.broker_id for broker in brokers], rng.randrange(len(brokers)), rng.randrange(len(brokers))
     found = {}
     for number in range(first, first + count):
         if number and number % len(ids) == 0:

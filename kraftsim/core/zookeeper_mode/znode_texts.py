@@ -21,7 +21,7 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.zookeeper.kafka_access_znodes import MECHANISMS, AclRule, DelegationTokenZnode, ScramText, build_acls, sanitized
 from protocol.zookeeper.kafka_znodes import DEFAULT_ENTITY, PartitionStateZnode, ProducerIdBlockZnode, TopicZnode, build_config, config_path
 
-NOBODY: Final = -1
+UNKNOWN_ID: Final = -1
 ENTITY_TYPES: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
 """Resource type -> the name of its parent znode."""
 AclResource: TypeAlias = tuple[AclResourceType, AclPatternType, str]
@@ -163,7 +163,7 @@ def token_text(record: DelegationTokenRecord) -> bytes:
 def producer_id_text(next_producer_id: int) -> bytes:
     """Return the producer id block as written by a KRaft controller: the next block, without a broker."""
     block = ProducerIdBlock(first_producer_id=next_producer_id, size=BLOCK_SIZE)
-    return ProducerIdBlockZnode(broker_id=NOBODY, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()
+    return ProducerIdBlockZnode(broker_id=UNKNOWN_ID, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()
 
 
 def _quota(kind: ConfigType, value: float) -> str:

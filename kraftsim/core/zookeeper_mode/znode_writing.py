@@ -104,7 +104,7 @@ class Touched:
     tokens: dict[str, None] = field(default_factory=dict)
     producer_ids: bool = False
 
-    def note(self, record: Message, facts: MetadataFacts) -> None:
+    def emit(self, record: Message, facts: MetadataFacts) -> None:
         """Add a record; `facts` are the state before it."""
         match record:
             case TopicRecord():

@@ -120,9 +120,9 @@ class BlocksOnOwnDisk:
                 return
             await world.disk.replace(COUNTER_FILE, b"%d\n" % (counted + block.size))
         except OSError as refused:
-            self._shell.lose_disk(COUNTER_FILE, "count", refused)
+            self._shell.fail_disk(COUNTER_FILE, "count", refused)
             return
-        world.note(
+        world.emit(
             ProducerIdBlockAllocated(
                 broker_id=broker_id,
                 broker_epoch=NO_BROKER_EPOCH,

@@ -20,8 +20,8 @@ from kraftsim.node.broker.block_channels import ChannelContext, block_channel
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
+from kraftsim.node.broker.groups.group_configuration import group_settings, may_serve_consumers
 from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
-from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_consumers
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.metadata_source import MetadataSource
@@ -69,7 +69,7 @@ class Broker:
         self.parts = parts
         self.config_tables = parts.config_tables
         """The configuration definitions of the emulated release."""
-        self.chance = world.random("metadata answers")
+        self.rng = world.random("metadata answers")
         self._is_decided = asyncio.Event()
         """Set once startup has either completed or failed."""
         self.shell = NodeShell(world, config, self._on_death)
@@ -167,7 +167,7 @@ class Broker:
         self.creation = self.source.topic_creation(self._forwarded)
         self.tiered = self._make_tiered_storage()
         source = self.parts.id_source(self.config)(
-            broker_epoch=lambda: self.broker_epoch, note=self.world.note, max_wait_ms=self.config.request_timeout_ms
+            broker_epoch=lambda: self.broker_epoch, emit=self.world.emit, max_wait_ms=self.config.request_timeout_ms
         )
         self.producer_ids = ProducerIds(self.shell, source, self._block_channel())
         self.transactions = TransactionCoordinator(
@@ -209,10 +209,10 @@ class Broker:
     async def start(self) -> None:
         """Bind the listeners, load the logs, and start to register. Raises ConfigError or OSError; everything is closed then."""
         await self.source.prepare()
-        self.shell.note_started()
+        self.shell.emit_started()
         self.shell.security.registries = lambda: self.image.registries
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
-        self._listeners.door.shut()
+        self._listeners.admission.shut()
         await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
         try:
             await self.source.load(directory_id, await self.partitions.load(directory_id))
@@ -259,7 +259,7 @@ class Broker:
         await self.shell.tasks.join()
         await self.partitions.close(self.source.shutdown_epoch)
         await self.source.finish()
-        self.world.note(NodeStopped(reason="stopped"))
+        self.world.emit(NodeStopped(reason="stopped"))
         self.world.flush_events()
         self.shell.is_dead = True
 
@@ -284,20 +284,20 @@ class Broker:
         """The component for ZooKeeper mode; None on a KRaft broker."""
         return self.source if isinstance(self.source, ZookeeperMode) else None
 
-    def belongs_to(self, cluster_id: str) -> None:
+    def set_cluster_id(self, cluster_id: str) -> None:
         """Set the cluster id, as ZooKeeper or the quorum reports it."""
         self.config = self.shell.config = replace(self.config, cluster_id=cluster_id)
 
-    def open_door(self) -> None:
+    def start_serving(self) -> None:
         """Serve clients."""
-        self._listeners.door.open()
+        self._listeners.admission.open()
 
     @property
     def is_decided(self) -> bool:
         """Whether startup has either completed or failed."""
         return self._is_decided.is_set()
 
-    def is_in_service(self) -> None:
+    def startup_completed(self) -> None:
         """Startup has completed."""
         self._is_decided.set()
 
@@ -355,7 +355,7 @@ class Broker:
             self.groups.on_topics_deleted()
         await self.source.on_published(image, changes)
 
-    def why_not_here(self, topic: str, partition: int) -> Refusal:
+    def not_hosted_error(self, topic: str, partition: int) -> Refusal:
         """Return the error for a partition that is not hosted: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
         if self.image.partition(topic, partition) is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
-from kraftsim.core.quotas.used_lately import UsedLately
+from kraftsim.core.quotas.expiring_map import ExpiringMap
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.node.config import NodeConfig
@@ -44,7 +44,7 @@ class ClientQuotas:
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
         self._limits = ClientLimits()
-        self._rates: UsedLately[tuple[str, Sharers], WindowedRate] = UsedLately(lambda: WindowedRate(self._window_count, self._window_ms))
+        self._rates: ExpiringMap[tuple[str, Sharers], WindowedRate] = ExpiringMap(lambda: WindowedRate(self._window_count, self._window_ms))
         self.are_set = False
 
     def follow(self, records: Iterable[ClientQuotaRecord]) -> None:

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.end_marker import EndMarker
-from kraftsim.core.partitions.following import Accept, CutTo, RestartAt
-from kraftsim.core.partitions.partition_replica import NOTHING_COPIED, PartitionReplica
+from kraftsim.core.partitions.following import Accept, RestartAt, TruncateTo
+from kraftsim.core.partitions.partition_replica import NO_REMOTE_OFFSET, PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
-from kraftsim.node.broker.quiet_rows import UnchangedRows
 from kraftsim.node.broker.topic_settings import TopicSettings
+from kraftsim.node.broker.unchanged_rows import UnchangedRows
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from protocol.batches import RecordBatch, split_batches
@@ -124,20 +124,20 @@ class HostedPartition:
                     max_timestamp=batch.max_timestamp,
                     leader_epoch=batch.partition_leader_epoch,
                 )
-                self._index(replica.apply_copied(batch))
+                self._index(replica.append_replicated(batch))
         finally:
-            has_moved = replica.on_copied(accepted.high_watermark)
-        return self.begin_at(accepted.log_start_offset, "the leader's") or has_moved
+            has_moved = replica.on_replicated(accepted.high_watermark)
+        return self.advance_log_start(accepted.log_start_offset, "the leader's") or has_moved
 
     def _index(self, aborted: AbortedTransaction | None) -> None:
         if aborted is not None:
             self.log.add_aborted(aborted)
 
-    def begin_at(self, log_start_offset: int, reason: str) -> bool:
+    def advance_log_start(self, log_start_offset: int, reason: str) -> bool:
         """Advance the log start offset, and return whether it has changed. Store the log's leader epochs afterwards."""
-        if not self.replica.begin_at(log_start_offset, reason):
+        if not self.replica.advance_log_start(log_start_offset, reason):
             return False
-        self.log.begin_at(log_start_offset)
+        self.log.advance_log_start(log_start_offset)
         return True
 
     def delete_expired(self, now_ms: int) -> bool:
@@ -145,16 +145,16 @@ class HostedPartition:
         has_moved = False
         replica, tiering = self.replica, self.settings.tiering
         rules = tiering.local_retention(self.settings.retention) if self.log.is_tiered and tiering.copies else self.settings.retention
-        remote_end = replica.copied_offset if self.log.is_tiered and tiering.copies else None
+        remote_end = replica.remote_end_offset if self.log.is_tiered and tiering.copies else None
         if remote_end is not None and rules.is_deleted:
             self.log.roll_expired(rules, now_ms=now_ms)
         while True:
-            gone = self.log.delete_expired(rules, now_ms=now_ms, high_watermark=replica.high_watermark, copied_offset=remote_end)
+            gone = self.log.delete_expired(rules, now_ms=now_ms, high_watermark=replica.high_watermark, remote_end_offset=remote_end)
             if gone is None:
                 return has_moved
             self.snapshots.remove_before(self.log.base_offsets[0])
-            replica.note_local_start(self.log.local_start_offset)
-            has_moved = self.begin_at(self.log.log_start_offset, gone.reason.value) or has_moved
+            replica.set_local_start(self.log.local_start_offset)
+            has_moved = self.advance_log_start(self.log.log_start_offset, gone.reason.value) or has_moved
 
     def tier(self, is_tiered: bool) -> bool:
         """Enable or disable remote storage for the log, and return whether that is a change. Store its leader epochs afterwards."""
@@ -163,36 +163,36 @@ class HostedPartition:
         self.log.tier(is_tiered)
         self.replica.is_tiered = is_tiered
         if not is_tiered:
-            self.replica.copied_offset = NOTHING_COPIED
-            self.begin_at(self.log.log_start_offset, "remote storage disabled")
+            self.replica.remote_end_offset = NO_REMOTE_OFFSET
+            self.advance_log_start(self.log.log_start_offset, "remote storage disabled")
         return True
 
     def rebuild_behind(self, behind: RestartBehind, entries: Iterable[ProducerStateEntry]) -> None:
         """Restart the log after the remote segments, with the producer state of their end. Store its leader epochs afterwards. Raises OSError."""
         self.log.restart_behind(behind.offset, log_start_offset=behind.log_start_offset, epochs=behind.epochs)
-        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
+        self.replica.on_truncated(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
         self.snapshots.restart_at(behind.offset)
         self.replica.producer_state.load(entries, now_ms=behind.now_ms)
-        self.snapshots.take(self.replica.producer_state, behind.offset, is_anew=True)
+        self.snapshots.take(self.replica.producer_state, behind.offset, is_replaced=True)
         self.replica.on_rebuilt(behind.offset)
 
-    def cut(self, step: CutTo | RestartAt) -> int:
+    def truncate(self, step: TruncateTo | RestartAt) -> int:
         """Truncate or restart the log; return the number of bytes removed. Store its leader epochs afterwards. Raises OSError."""
-        cut_bytes = self.log.truncate_to(step.offset) if isinstance(step, CutTo) else self.log.restart_at(step.offset)
-        self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
+        truncated_bytes = self.log.truncate_to(step.offset) if isinstance(step, TruncateTo) else self.log.restart_at(step.offset)
+        self.replica.on_truncated(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
         if isinstance(step, RestartAt):
             self.replica.producer_state.load((), now_ms=0)
             self.snapshots.restart_at(step.offset)
-        elif cut_bytes:
+        elif truncated_bytes:
             self.snapshots.rebuild(self.replica.producer_state, self.log)
             self.replica.producer_state.on_high_watermark(self.replica.high_watermark)
-        return cut_bytes
+        return truncated_bytes
 
     def take_snapshot(self) -> None:
         """Take a producer snapshot at the base offset of the segment that was just rolled. Raises OSError."""
         base_offset = self.log.base_offsets[-1]
         if self.snapshots.take(self.replica.producer_state, base_offset):
-            self.replica.note_snapshot(base_offset)
+            self.replica.on_snapshot_taken(base_offset)
 
     def seal(self) -> None:
         """Write the files of a clean shutdown beside the records. Flush and close the log afterwards. Raises OSError."""

@@ -131,11 +131,11 @@ class Lifecycle:
         """Apply the fencing state of this broker in the metadata log; emit an event if it is fenced while it runs, or unfenced again."""
         if not is_fenced:
             if self._was_fenced_again:
-                self._shell.world.note(UnfencedByController(broker_epoch=self.broker_epoch))
+                self._shell.world.emit(UnfencedByController(broker_epoch=self.broker_epoch))
             self._was_unfenced, self._was_fenced_again = True, False
         elif self._was_unfenced and not self._was_fenced_again and self.state is BrokerState.RUNNING:
             self._was_fenced_again = True
-            self._shell.world.note(FencedByController(broker_epoch=self.broker_epoch))
+            self._shell.world.emit(FencedByController(broker_epoch=self.broker_epoch))
 
     async def _register(self) -> None:
         timeout_ms = self._registration_timeout_ms()
@@ -164,7 +164,7 @@ class Lifecycle:
             return False
         self._failure_count = 0
         self.broker_epoch = answer.broker_epoch
-        self._shell.world.note(BrokerEpochReceived(broker_epoch=answer.broker_epoch))
+        self._shell.world.emit(BrokerEpochReceived(broker_epoch=answer.broker_epoch))
         return True
 
     async def _reregister(self) -> int:
@@ -222,7 +222,7 @@ class Lifecycle:
 
     def _enter_service(self) -> None:
         self.state = BrokerState.RUNNING
-        self._shell.world.note(NodeReady())
+        self._shell.world.emit(NodeReady())
         self.running.set()
 
     def _resend_pause_ms(self) -> int:

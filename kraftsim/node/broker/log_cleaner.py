@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.partitions.cleaned_batches import lasts_of
+from kraftsim.core.partitions.cleaned_batches import retained_batches_of
 from kraftsim.core.partitions.cleaning import Cleanable, LogExtent, OffsetMap, cleanable
 from kraftsim.core.partitions.record_work import batch_work
 from kraftsim.events.nodes import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.log import PartitionLog
-from kraftsim.node.log_cleaning import CleanedLog, CleaningCalledOff, LogToClean, clean_log
+from kraftsim.node.log_cleaning import CleanedLog, CleaningCancelled, LogToClean, clean_log
 from kraftsim.node.log_gate import LogGate
 from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
@@ -44,7 +44,7 @@ class CleaningPace:
         """Decompressed bytes since the last yield; compressed batches contain more than was read."""
 
     async def spend(self, size_bytes: int) -> None:
-        """Account for bytes that were read or written. Raises CleaningCalledOff."""
+        """Account for bytes that were read or written. Raises CleaningCancelled."""
         self._bytes += size_bytes
         if self._bytes >= TURN_BYTES:
             spent, self._bytes = self._bytes, 0
@@ -54,7 +54,7 @@ class CleaningPace:
                 left_s -= NAP_SECONDS_MAX
             await asyncio.sleep(min(left_s, NAP_SECONDS_MAX))
         if self._gate.is_wanted:
-            raise CleaningCalledOff
+            raise CleaningCancelled
 
     async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
         """Run a function over all records of a batch, in a thread if it is large. It may change only the state of this cleaning."""
@@ -107,14 +107,14 @@ class LogCleaner:
         now_ms = self._shell.world.clock.wall_ms()
         dirtiest: tuple[float, HostedPartition, Cleanable, tuple[PartitionLog, int]] | None = None
         for hosted in self._hosted():
-            version = (hosted.log, hosted.log.cut_count)
+            version = (hosted.log, hosted.log.truncation_count)
             found = await self._cleanable_part(hosted, now_ms)
             if found is not None and (dirtiest is None or found.ratio > dirtiest[0]):
                 dirtiest = (found.ratio, hosted, found, version)
         has_cleaned = False
         if dirtiest is not None:
             _, hosted, found, version = dirtiest
-            is_unchanged = (hosted.log, hosted.log.cut_count) == version  # the search over the other logs yields
+            is_unchanged = (hosted.log, hosted.log.truncation_count) == version  # the search over the other logs yields
             if is_unchanged and hosted.log.is_open and hosted.log.gate.is_free:
                 has_cleaned = await self._clean(hosted, found, now_ms)
         for hosted in self._hosted():
@@ -145,8 +145,8 @@ class LogCleaner:
             snapshots=hosted.snapshots,
             rules=hosted.settings.cleaning,
             found=found,
-            lasts=lambda: lasts_of(hosted.replica.producer_state.entries),
-            on_swap=lambda *swap: world.note(_swap_event(hosted, *swap)),
+            lasts=lambda: retained_batches_of(hosted.replica.producer_state.entries),
+            on_swap=lambda *swap: world.emit(_swap_event(hosted, *swap)),
         )
         pace = CleaningPace(world, gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
         gate.begin_cleaning()
@@ -156,18 +156,18 @@ class LogCleaner:
             # Beyond the recovery point, recovery would mistake the offset gaps of compaction for records lost in a power failure.
             await hosted.home.raise_recovery_point(hosted.key, found.end_offset)
             done = await clean_log(work, self._new_map(), pace, now_ms=now_ms)
-        except CleaningCalledOff:
+        except CleaningCancelled:
             return True
         except OSError as failure:
             self._disk_failed(log.directory, "clean", failure)
             return False
         except ValueError as trouble:
             hosted.is_uncleanable = True
-            world.note(CleaningFailed(topic=hosted.topic, partition=hosted.partition, reason=str(trouble)))
+            world.emit(CleaningFailed(topic=hosted.topic, partition=hosted.partition, reason=str(trouble)))
             return False
         finally:
             gate.end_cleaning()
-        world.note(_cleaned_event(hosted, found, done))
+        world.emit(_cleaned_event(hosted, found, done))
         await self._store_checkpoint(hosted, done.next_dirty_offset)
         return True
 

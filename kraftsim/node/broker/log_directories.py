@@ -47,7 +47,7 @@ class LogDirectories:
                 if is_first:
                     raise
                 directory.take_offline(failure)
-                self._world.note(DiskFailed(path=path, operation="open", reason=str(failure)))
+                self._world.emit(DiskFailed(path=path, operation="open", reason=str(failure)))
         ids = [each.directory_id for each in self.online if each.directory_id != NO_DIRECTORY_ID]
         if len(set(ids)) < len(ids):
             raise ConfigError(f"log.dirs: two of {', '.join(self._config.log_dirs)} have the same directory.id")

@@ -106,7 +106,7 @@ class LogDirectory:
 
     # Checkpoints for the next start --------------------------------------------------------------------------------------------------------
 
-    async def begin_anew(self, key: PartitionKey) -> None:
+    async def forget_checkpoints(self, key: PartitionKey) -> None:
         """Before a log is created: remove the checkpoint entries of a deleted log of the same name, which recovery would apply to the new one."""
         self.forget(key)
         async with self._writing:

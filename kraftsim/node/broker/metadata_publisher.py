@@ -50,7 +50,7 @@ class MetadataPublisher:
                 image.replay(record, offset)
             self._on_batch(image)
         if image.has_changes:
-            await self._world.breathe("in the image, and not acted by")
+            await self._world.yield_point("in the image, and not acted by")
             await self._publish(image, image.take_changes())
         self._has_published()
 
@@ -77,4 +77,4 @@ class MetadataPublisher:
 
     def _has_published(self) -> None:
         self.published_offset = self.image.highest_offset
-        self._world.note(MetadataApplied(next_offset=self.published_offset + 1))
+        self._world.emit(MetadataApplied(next_offset=self.published_offset + 1))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NO_CONTROLLER = -1
 
 
-class Decisions(Protocol):
+class RequestForwarder(Protocol):
     """Forwards the requests that only the controller can process."""
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
@@ -72,7 +72,7 @@ class MetadataSource(Protocol):
         """Create the component that requests ISR changes."""
         ...
 
-    def decisions(self, channel: ControllerChannel) -> Decisions:
+    def decisions(self, channel: ControllerChannel) -> RequestForwarder:
         """Create the component that forwards requests to the controller."""
         ...
 
@@ -84,7 +84,7 @@ class MetadataSource(Protocol):
         """Create the channel that allocates producer id blocks."""
         ...
 
-    def told_controller(self, alive: Sequence[int]) -> int:
+    def reported_controller(self, alive: Sequence[int]) -> int:
         """Return the controller id reported to clients, out of the brokers that they can reach; -1: none."""
         ...
 

@@ -35,12 +35,12 @@ async def open_partition(
     owner = log.stored_topic_id()
     if owner is not None and owner != topic.topic_id:
         why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
-        world.note(DiskFailed(path=log.directory, operation="open", reason=why))
+        world.emit(DiskFailed(path=log.directory, operation="open", reason=why))
         return None
     await finish_swaps(home.world.disk, log.directory)
     is_new = not home.world.disk.list(log.directory)
     if is_new:
-        await home.begin_anew(key)
+        await home.forget_checkpoints(key)
     producer_state = parts.producer_state(config)
     snapshots = recover_partition(
         home.world,
@@ -52,7 +52,7 @@ async def open_partition(
         is_tiered=settings.tiering.is_tiered,
         chained_from=None if is_new else home.uncleaned_from(key),
     )
-    await log.settle_cut()
+    await log.complete_truncation()
     if owner is None:
         await log.store_topic_id(topic.topic_id)
     replica = parts.partition_replica(
@@ -64,7 +64,7 @@ async def open_partition(
         epochs=log.epochs,
         producer_state=producer_state,
         rules=settings.rules,
-        note=world.note,
+        emit=world.emit,
         high_watermark=home.high_watermark(key),
     )
     replica.is_tiered, replica.local_start_offset = log.is_tiered, log.local_start_offset

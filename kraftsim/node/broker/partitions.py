@@ -11,10 +11,10 @@ from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.partitions.reign import Appointment, ReignRules
+from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
-from kraftsim.node.at_once import at_once
+from kraftsim.node.bounded_concurrency import at_once
 from kraftsim.node.broker.checkpoints import Checkpoints
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -300,18 +300,18 @@ class Partitions:
                 await self._replication.follow(hosted, following)
             return
         self._replication.leave((hosted.topic, hosted.partition))
-        appointment = Appointment(
+        leader_and_isr = LeaderAndIsrState(
             leader_epoch=registered.leader_epoch,
             partition_epoch=registered.partition_epoch,
             replicas=registered.replicas,
             isr=registered.isr,
         )
-        rules = ReignRules(
+        rules = LeaderRules(
             lag_max_ms=self._config.replica_lag_time_max_ms,
             min_in_sync=hosted.settings.rules.min_in_sync_replicas,
             waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
         )
-        if hosted.replica.lead(appointment, now_ms=self._world.clock.wall_ms(), rules=rules, eligible=self._replication.is_eligible):
+        if hosted.replica.lead(leader_and_isr, now_ms=self._world.clock.wall_ms(), rules=rules, eligible=self._replication.is_eligible):
             self._new_leaderships.append(hosted)
         if hosted.owes_flush:  # follower fetches wait for the flush, which no append may ever trigger
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")
@@ -333,7 +333,7 @@ class Partitions:
                 if hosted.tier(hosted.settings.tiering.is_tiered):
                     self.on_tiering(hosted)
             if concerns_all:
-                hosted.replica.producer_state.go_by(self._producer_policy(image))
+                hosted.replica.producer_state.use_policy(self._producer_policy(image))
 
     def _producer_policy(self, image: MetadataImage) -> ProducerStatePolicy:
         return self._parts.producer_policy(self._config, broker_settings(self._config, image))
@@ -405,7 +405,7 @@ class Partitions:
             hosted.log.abort()
             self._offline[key] = None
         elif hosted is not None:
-            hosted.replica.producer_state.go_by(self._producer_policy(image))
+            hosted.replica.producer_state.use_policy(self._producer_policy(image))
             self._hosted[key] = hosted
             self._offline.pop(key, None)
             self._requested_paths.pop(key, None)
@@ -460,9 +460,9 @@ class Partitions:
         if not home.is_online or self._shell.is_dead:
             return
         if len(self.directories.online) == 1 or home.directory_id == NO_DIRECTORY_ID:
-            self._shell.lose_disk(path, operation, failure)
+            self._shell.fail_disk(path, operation, failure)
             return
-        self._world.note(DiskFailed(path=path, operation=operation, reason=str(failure)))
+        self._world.emit(DiskFailed(path=path, operation=operation, reason=str(failure)))
         home.take_offline(failure)
         for move in self.moves.under_way():
             if home in (move.home, move.hosted.home):
@@ -473,7 +473,7 @@ class Partitions:
             hosted.log.abort()
             del self._hosted[hosted.key]
             self._offline[hosted.key] = None
-        self._world.note(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partition_count=len(lost)))
+        self._world.emit(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partition_count=len(lost)))
         self._on_offline(home)
         for hosted in lost:
             self._on_changed(hosted.key)

@@ -16,7 +16,7 @@ from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
-from kraftsim.node.broker.metadata_source import NO_CONTROLLER, Decisions
+from kraftsim.node.broker.metadata_source import NO_CONTROLLER, RequestForwarder
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.quorum_observer import heartbeat_channel, loaded_observer
@@ -81,7 +81,7 @@ class QuorumSource:
         """Request them by AlterPartition."""
         return IsrChanges(self._shell, channel, lambda: self.broker_epoch, self._broker.on_partition_changed)
 
-    def decisions(self, channel: ControllerChannel) -> Decisions:
+    def decisions(self, channel: ControllerChannel) -> RequestForwarder:
         """Forward requests in envelopes."""
         return Forwarding(self._shell, channel)
 
@@ -93,9 +93,9 @@ class QuorumSource:
         """Use AllocateProducerIds."""
         return channel
 
-    def told_controller(self, alive: Sequence[int]) -> int:
+    def reported_controller(self, alive: Sequence[int]) -> int:
         """Return a random alive broker: it forwards requests to the controller."""
-        return self._broker.chance.choice(alive) if alive else NO_CONTROLLER
+        return self._broker.rng.choice(alive) if alive else NO_CONTROLLER
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer:
         """Return at once: the metadata log contains the configs."""
@@ -150,10 +150,10 @@ class QuorumSource:
         """
         await lifecycle.caught_up.wait()
         await self._broker.partitions.remove_strays(self.image)
-        self._broker.open_door()
+        self._broker.start_serving()
         lifecycle.set_ready_to_unfence()
         await lifecycle.running.wait()
-        self._broker.is_in_service()
+        self._broker.startup_completed()
 
     # Running -------------------------------------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class QuorumSource:
         """Stop the heartbeats and the fetches."""
         self._heartbeats.close()
         if self._raft is not None:
-            await self._raft.hand_over()
+            await self._raft.transfer_leadership()
             await self._raft.stop()
 
     async def finish(self) -> None:

@@ -70,7 +70,7 @@ class ReplicaMove:
         self._parts = parts
         self._shell = shell
         self._pace = pace
-        self._truncation_count = hosted.log.cut_count
+        self._truncation_count = hosted.log.truncation_count
         self._begin()
 
     def _begin(self) -> None:
@@ -88,8 +88,8 @@ class ReplicaMove:
     def copy_some(self) -> bool:
         """Copy up to PIECE_BYTES, and return whether the future log has caught up. Raises OSError of either directory."""
         source = self.hosted.log
-        if not self.is_begun or source.cut_count != self._truncation_count:
-            self._truncation_count = source.cut_count
+        if not self.is_begun or source.truncation_count != self._truncation_count:
+            self._truncation_count = source.truncation_count
             if not self.is_begun:
                 self.log.recover(lambda batch: None)
             self.log.restart_at(source.base_offsets[0])
@@ -140,7 +140,7 @@ class ReplicaMove:
         self.home.world.disk.move_directory(self.directory, name)
         log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, on_rolled=on_rolled)
         log.recover(lambda batch: None, verify_from_offset=None, on_unclean=lambda base_offset: None)
-        log.begin_at(former.log_start_offset)
+        log.advance_log_start(former.log_start_offset)
         log.flushed_offset = flushed_offset
         log.epochs = hosted.replica.epochs = LeaderEpochs(former.epochs.starts)
         snapshots = self._parts.snapshots(self._shell.config)(self.home.world, log.directory)
@@ -189,7 +189,7 @@ class ReplicaMoves:
         unique = self._shell.world.random("future directories").randbytes(UUID_BYTES).hex()
         directory = future_directory_name(hosted.topic, hosted.partition, unique)
         move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell, self._pace)
-        self._shell.world.note(ReplicaMoveBegan(topic=hosted.topic, partition=hosted.partition, from_path=hosted.home.path, to_path=home.path))
+        self._shell.world.emit(ReplicaMoveBegan(topic=hosted.topic, partition=hosted.partition, from_path=hosted.home.path, to_path=home.path))
         move.task = self._shell.tasks.spawn(self._run(move), f"move of {hosted.topic}-{hosted.partition}")
 
     async def cancel(self, key: PartitionKey) -> None:
@@ -236,10 +236,10 @@ class ReplicaMoves:
 
     async def _swap(self, move: ReplicaMove) -> None:
         hosted, source = move.hosted, move.hosted.home
-        await move.home.begin_anew(hosted.key)
+        await move.home.forget_checkpoints(hosted.key)
         former = move.replace_current(lambda: self._on_rolled(hosted.key))
         del self._under_way[hosted.key]
-        self._shell.world.note(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))
+        self._shell.world.emit(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))
         await move.home.world.disk.flush_directory("")
         await hosted.flush()
         source.forget(hosted.key)

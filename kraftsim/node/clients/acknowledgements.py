@@ -1,7 +1,7 @@
 """The events of an acknowledged record.   Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch."""
 
 from kraftsim.core.clients.producer_steps import RecordDelivered
-from kraftsim.events.clients import RecordAcknowledged, RecordCalledDuplicate
+from kraftsim.events.clients import RecordAcknowledged, RecordReportedDuplicate
 from kraftsim.world.interface import World
 
 
@@ -11,8 +11,8 @@ def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> 
     topic, partition = record.where
     if delivered.duplicate_of is not None:
         producer_id, producer_epoch = delivered.duplicate_of
-        world.note(
-            RecordCalledDuplicate(
+        world.emit(
+            RecordReportedDuplicate(
                 client_id=client_id,
                 topic=topic,
                 partition=partition,
@@ -23,4 +23,4 @@ def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> 
             )
         )
     acknowledged = RecordAcknowledged(client_id=client_id, topic=topic, partition=partition, record_key=record.key, offset=delivered.offset)
-    world.note(acknowledged)
+    world.emit(acknowledged)

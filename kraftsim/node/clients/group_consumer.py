@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from kraftsim.core.clients.group_member import GroupMember
 from kraftsim.core.clients.membership_steps import (
-    AskMember,
     AssignmentChanged,
     CountPartitions,
     GroupSettings,
@@ -26,6 +25,7 @@ from kraftsim.core.clients.membership_steps import (
     PartitionsCounted,
     Released,
     ReleaseWanted,
+    SendMemberRequest,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
 from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator, GroupIdentity
@@ -34,7 +34,7 @@ from kraftsim.events.transactional_clients import MembershipLost, MemberStable, 
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.group_offsets import commit_offsets, fetch_offsets
-from kraftsim.node.clients.member_questions import JOIN_GRACE_MS, answered_to_member, request_of_member
+from kraftsim.node.clients.member_requests import JOIN_GRACE_MS, answered_to_member, request_of_member
 from kraftsim.node.clients.partition_fetching import Fetched, PartitionFetching
 from kraftsim.node.clients.producer import LIBRARY
 from kraftsim.node.clients.reader import ReadRecord
@@ -124,7 +124,7 @@ class GroupConsumerClient:
 
     async def start(self) -> None:
         """Subscribe; the member joins the group in the background."""
-        self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
+        self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(MemberStarted())
 
     async def poll(self) -> list[ReadRecord]:
@@ -152,7 +152,7 @@ class GroupConsumerClient:
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> ErrorCode:
         """Commit without a transaction. Raises OSError; the result is unknown then."""
         for where, offset in offsets.items():
-            self._world.note(
+            self._world.emit(
                 OffsetCommitSent(
                     client_id=self.client_id, group_id=self._settings.group_id, topic=where.topic, partition=where.partition, offset=offset
                 )
@@ -181,7 +181,7 @@ class GroupConsumerClient:
                     while self._rules.state is not MemberState.GONE:
                         await self._loop.change()
         self._loop.end()
-        self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
         self.connections.close()
         await self._tasks.join()
         self._world.flush_events()
@@ -218,7 +218,7 @@ class GroupConsumerClient:
         asked = self._without_position
         self._question_count += 1
         question = self._question_count
-        self._world.note(OffsetsAsked(client_id=self.client_id, group_id=self._settings.group_id, question=question, is_stable=self._require_stable))
+        self._world.emit(OffsetsAsked(client_id=self.client_id, group_id=self._settings.group_id, question=question, is_stable=self._require_stable))
         connection = await self.connections.to_broker(found)
         answers = await fetch_offsets(connection, self._settings.group_id, asked, require_stable=self._require_stable)
         for where, (error, offset) in answers.items():
@@ -260,7 +260,7 @@ class GroupConsumerClient:
             return ()
         self._positions[where] = fetched.next_offset
         for record in fetched.records:
-            self._world.note(
+            self._world.emit(
                 RecordRead(
                     client_id=self.client_id,
                     topic=record.topic,
@@ -277,7 +277,7 @@ class GroupConsumerClient:
         return self._positions[where]
 
     def _emit_offset(self, question: int, where: TopicPartition, error: ErrorCode, offset: int) -> None:
-        self._world.note(
+        self._world.emit(
             OffsetLearned(
                 client_id=self.client_id,
                 group_id=self._settings.group_id,
@@ -296,7 +296,7 @@ class GroupConsumerClient:
         match effect:
             case FindCoordinator(kind=kind, key=key):
                 self._tasks.spawn(self._find(kind, key), f"{self.client_id}-find")
-            case AskMember():
+            case SendMemberRequest():
                 self._tasks.spawn(self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}")
             case CountPartitions(topics):
                 self._tasks.spawn(self._count(topics), f"{self.client_id}-count")
@@ -310,7 +310,7 @@ class GroupConsumerClient:
                 self._lose(error_code, is_fatal=is_fatal)
 
     def _emit_stable(self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]) -> None:
-        self._world.note(
+        self._world.emit(
             MemberStable(
                 client_id=self.client_id,
                 group_id=self._settings.group_id,
@@ -321,7 +321,7 @@ class GroupConsumerClient:
         )
 
     def _lose(self, error_code: ErrorCode, *, is_fatal: bool) -> None:
-        self._world.note(
+        self._world.emit(
             MembershipLost(
                 client_id=self.client_id, group_id=self._settings.group_id, generation_id=self._rules.generation_id, error_code=int(error_code)
             )
@@ -342,7 +342,7 @@ class GroupConsumerClient:
         else:
             self._loop.take(CoordinatorFound(kind=kind, broker_id=found))
 
-    async def _ask(self, asked: AskMember) -> None:
+    async def _ask(self, asked: SendMemberRequest) -> None:
         timeout_ms = self._settings.rebalance_timeout_ms + JOIN_GRACE_MS if isinstance(asked.question, Join) else None
         try:
             connection = await self.connections.to_broker(asked.broker_id)

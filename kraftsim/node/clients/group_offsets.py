@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.transaction_steps import GroupIdentity
 from kraftsim.node.clients.cluster_connections import error_of
-from kraftsim.node.clients.member_questions import by_topic
+from kraftsim.node.clients.member_requests import by_topic
 from kraftsim.node.outbound import PeerConnection
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -9,8 +9,6 @@ from typing import assert_never
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
-    AskProducerId,
     FlushAsked,
     IdentityTaken,
     OutgoingRecord,
@@ -22,6 +20,8 @@ from kraftsim.core.clients.producer_steps import (
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendInitProducerId,
+    SendMetadataRequest,
     SendProduce,
     Started,
     TimePassed,
@@ -95,7 +95,7 @@ class ProducerClient:
 
     async def start(self) -> None:
         """Obtain a producer id; retries without limit. Raises ProducerIdRefused, and the failure of the client, if there is one."""
-        self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
+        self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(Started())
         while self._rules.identity is None:
             if self._rules.refusal is not None:
@@ -107,7 +107,7 @@ class ProducerClient:
         while self._rules.record_count >= self._settings.buffered_records_max:
             await self._loop.change()
         assert not self._loop.is_over, "send on a closed producer"
-        self._world.note(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key))
+        self._world.emit(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key))
         where = TopicPartition(topic, partition)
         self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
 
@@ -128,7 +128,7 @@ class ProducerClient:
             return
         self._loop.end()
         self._outbox.is_closed = True
-        self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
         self._connections.close()
         await self._tasks.join()
         self._world.flush_events()
@@ -140,20 +140,20 @@ class ProducerClient:
 
     def _carry_out(self, effect: ProducerEffect) -> None:
         match effect:
-            case AskProducerId():
+            case SendInitProducerId():
                 self._tasks.spawn(self._ask_producer_id(), f"{self.client_id}-producer-id")
-            case AskMetadata(topics):
+            case SendMetadataRequest(topics):
                 self._tasks.spawn(self._ask_metadata(topics), f"{self.client_id}-metadata")
             case SendProduce():
                 self._outbox.put(effect)
             case IdentityTaken(identity):
-                self._world.note(
+                self._world.emit(
                     ClientInitialized(client_id=self.client_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
                 )
             case RecordDelivered():
                 emit_delivered(self._world, self.client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
-                self._world.note(
+                self._world.emit(
                     RecordFailed(
                         client_id=self.client_id,
                         topic=record.where.topic,

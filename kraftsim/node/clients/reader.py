@@ -64,7 +64,7 @@ class ReaderClient:
         self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events))
         self._leaders: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, bytes] = {}
-        world.note(ClientStarted(client_id=client_id, library=LIBRARY))
+        world.emit(ClientStarted(client_id=client_id, library=LIBRARY))
 
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
         """Return every record from the start of each partition to its end at the time of the call, partition by partition in offset order.
@@ -88,7 +88,7 @@ class ReaderClient:
     async def close(self) -> None:
         """Stop the client."""
         self._connections.close()
-        self._world.note(ClientStopped(client_id=self.client_id, reason="closed"))
+        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed"))
         self._world.flush_events()
 
     async def _refresh(self, topic: str) -> None:
@@ -106,7 +106,7 @@ class ReaderClient:
         for where, offset in await self._list_offsets(positions.without_end_offset(), LATEST_TIMESTAMP):
             positions.end_at(where, offset)
         for where, offset in await self._list_offsets(positions.without_first_offset(), EARLIEST_TIMESTAMP):
-            positions.begin_at(where, offset)
+            positions.set_start(where, offset)
 
     async def _list_offsets(self, partitions: list[TopicPartition], timestamp: int) -> list[tuple[TopicPartition, int]]:
         by_broker: dict[int, list[TopicPartition]] = {}
@@ -214,7 +214,7 @@ class ReaderClient:
                 continue
             key = (record.key or b"").decode(errors="backslashreplace")
             read.append(ReadRecord(topic=where.topic, partition=where.partition, offset=record.offset, key=key, value=bytes(record.value or b"")))
-            self._world.note(
+            self._world.emit(
                 RecordRead(
                     client_id=self.client_id,
                     topic=where.topic,

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from kraftsim.core.clients.producer_steps import (
-    AskMetadata,
     Identity,
     IdentityTaken,
     OutgoingRecord,
     RecordDelivered,
     RecordGiven,
     RecordGivenUp,
+    SendMetadataRequest,
     SendProduce,
     TimePassed,
     TopicPartition,
@@ -56,10 +56,10 @@ from kraftsim.events.transactional_clients import (
 )
 from kraftsim.node.clients.acknowledgements import emit_delivered
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.node.clients.coordinator_questions import answered, api_of, last_version, request_of, takes_member, without_member
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.producer import LIBRARY
+from kraftsim.node.clients.producer_requests import answered, api_of, last_version, request_of, takes_member, without_member
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.world.interface import World
@@ -143,7 +143,7 @@ class TransactionalClient:
 
     async def init(self) -> None:
         """Initialize the transactional id: fences the previous producer, and aborts its open transaction."""
-        self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
+        self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(InitAsked())
         await self._until_ready()
 
@@ -154,7 +154,7 @@ class TransactionalClient:
         identity = self._rules.identity
         assert identity is not None, "a producer that is ready has an identity"
         self._transaction_count += 1
-        self._world.note(
+        self._world.emit(
             TransactionBegun(
                 client_id=self.client_id,
                 transactional_id=self._settings.transactional_id,
@@ -169,7 +169,7 @@ class TransactionalClient:
         while self._rules.record_count >= self._settings.producer.buffered_records_max and self._rules.state is ProducerState.IN_TRANSACTION:
             await self._loop.change()
         self._require_no_error()
-        self._world.note(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key, transaction=self.transaction))
+        self._world.emit(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key, transaction=self.transaction))
         where = TopicPartition(topic, partition)
         self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
 
@@ -179,7 +179,7 @@ class TransactionalClient:
         identity = self._rules.identity
         assert identity is not None, "a transaction has an identity"
         for where, offset in offsets.items():
-            self._world.note(
+            self._world.emit(
                 TransactionOffsetSent(
                     client_id=self.client_id,
                     transaction=self.transaction,
@@ -222,7 +222,7 @@ class TransactionalClient:
             self._emit_ended("unknown", ErrorCode.NONE)
         self._loop.end()
         self._outbox.is_closed = True
-        self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
         self.connections.close()
         await self._tasks.join()
         self._world.flush_events()
@@ -254,7 +254,7 @@ class TransactionalClient:
                 self._tasks.spawn(self._find(kind, key), f"{self.client_id}-find-{kind.name.lower()}")
             case SendQuestion():
                 self._tasks.spawn(self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}")
-            case AskMetadata(topics):
+            case SendMetadataRequest(topics):
                 self._tasks.spawn(self._ask_metadata(topics), f"{self.client_id}-metadata")
             case SendProduce():
                 self._outbox.put(effect, is_implicit=self._rules.is_implicit)
@@ -266,18 +266,18 @@ class TransactionalClient:
         client_id, transactional_id = self.client_id, self._settings.transactional_id
         match effect:
             case IdTaken((producer_id, producer_epoch)):
-                self._world.note(
+                self._world.emit(
                     TransactionalIdTaken(
                         client_id=client_id, transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch
                     )
                 )
             case IdentityTaken((producer_id, producer_epoch)):
-                self._world.note(ClientInitialized(client_id=client_id, producer_id=producer_id, producer_epoch=producer_epoch))
+                self._world.emit(ClientInitialized(client_id=client_id, producer_id=producer_id, producer_epoch=producer_epoch))
             case TransactionSettled(outcome=outcome, error_code=error_code):
                 self._emit_ended(outcome.value, error_code)
             case OffsetsAccepted(identity=identity, group=group, offsets=offsets):
                 for where, offset in offsets:
-                    self._world.note(
+                    self._world.emit(
                         TransactionOffsetAccepted(
                             client_id=client_id,
                             transaction=self.transaction,
@@ -290,7 +290,7 @@ class TransactionalClient:
                         )
                     )
             case ProducerErred(error_code=error_code, is_fatal=is_fatal):
-                self._world.note(
+                self._world.emit(
                     TransactionErred(
                         client_id=client_id,
                         transactional_id=transactional_id,
@@ -303,7 +303,7 @@ class TransactionalClient:
                 emit_delivered(self._world, client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
                 topic, partition = record.where
-                self._world.note(
+                self._world.emit(
                     RecordFailed(
                         client_id=client_id, topic=topic, partition=partition, record_key=record.key, error_code=int(error_code), reason=reason
                     )
@@ -312,7 +312,7 @@ class TransactionalClient:
                 assert_never(effect)
 
     def _emit_end_asked(self, *, is_commit: bool) -> None:
-        self._world.note(
+        self._world.emit(
             TransactionEndAsked(
                 client_id=self.client_id,
                 transactional_id=self._settings.transactional_id,
@@ -324,7 +324,7 @@ class TransactionalClient:
     def _emit_ended(self, outcome: str, error_code: ErrorCode) -> None:
         identity = self._rules.identity
         assert identity is not None, "a transaction has an identity"
-        self._world.note(
+        self._world.emit(
             TransactionEnded(
                 client_id=self.client_id,
                 transactional_id=self._settings.transactional_id,

@@ -64,7 +64,7 @@ def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *,
     def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
-        writer = controller.ledger
+        writer = controller.metadata_writer
         if waits and writer.state.is_before_migration:
             return refuse(call, ErrorCode.NOT_CONTROLLER) if writer.refuse is None else writer.refuse(ErrorCode.NOT_CONTROLLER)
         if writer.refuse is not None:

@@ -27,7 +27,7 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
 from kraftsim.node.controller.block_limits import BlockLimits
 from kraftsim.node.controller.bootstrap import load_bootstrap
-from kraftsim.node.controller.ledger import MetadataLedger
+from kraftsim.node.controller.metadata_writer import MetadataWriter
 from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.controller.own_registration import OwnRegistration
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """One controller. Call `start`, then `stop` or `abort`; handlers use `raft`, `ledger`, `fetches` and the other public members."""
+    """One controller. Call `start`, then `stop` or `abort`; handlers use `raft`, `metadata_writer`, `fetches` and the other public members."""
 
     raft: RaftNode
-    ledger: MetadataLedger
+    metadata_writer: MetadataWriter
     fetches: WaitingFetches
     snapshots: Snapshotting
     registration: OwnRegistration
@@ -77,10 +77,10 @@ class Controller:
         self.world = world
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)
-        self.shell.security.registries = lambda: self.ledger.state.registries
+        self.shell.security.registries = lambda: self.metadata_writer.state.registries
         self.parts = parts
-        self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
-        self.request_quotas = RequestQuotas(config, world.clock, lambda: self.ledger.state.registries)
+        self.mutations = MutationQuotas(config, world.clock, lambda: self.metadata_writer.state.registries)
+        self.request_quotas = RequestQuotas(config, world.clock, lambda: self.metadata_writer.state.registries)
         self.block_limits = BlockLimits(config, world.clock)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # the authorization check comes first
@@ -105,7 +105,7 @@ class Controller:
 
     async def start(self) -> None:
         """Recover the log, open the listener, and join the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
-        self.shell.note_started()
+        self.shell.emit_started()
         try:
             await format_if_new(self.world, self.config)
             directory_id = await load_identity(self.world, self.config)
@@ -137,7 +137,7 @@ class Controller:
         if self.shell.is_dead:
             return
         await self.raft.flush()
-        await self.raft.hand_over()
+        await self.raft.transfer_leadership()
         self._end_duties()
         self.fetches.close()
         self.registration.close()
@@ -148,8 +148,8 @@ class Controller:
         await self.shell.tasks.join_all()
         self.raft.close()
         if self._active_epoch is not None:
-            self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason="stopping"))
-        self.world.note(NodeStopped(reason="stopped"))
+            self.world.emit(ControllerResigned(leader_epoch=self._active_epoch, reason="stopping"))
+        self.world.emit(NodeStopped(reason="stopped"))
         self.world.flush_events()
 
     def abort(self) -> None:
@@ -179,7 +179,7 @@ class Controller:
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
         """Replay committed records; they are never reverted."""
-        state = self.ledger.state
+        state = self.metadata_writer.state
         for batch in batches:
             if not batch.is_control:
                 self._replay(await parsed_records(batch))
@@ -191,7 +191,7 @@ class Controller:
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
         """Replace the state by that of a snapshot."""
-        self.ledger.state = self._new_state()
+        self.metadata_writer.state = self._new_state()
         for batch in batches:
             if not batch.is_control:
                 self._replay_snapshot(batch, snapshot.end_offset - 1)
@@ -201,14 +201,14 @@ class Controller:
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
         """The leader has changed; None: there is no leader."""
-        self.registration.look_again()
+        self.registration.recheck()
         self._check_ready(self.raft.applied_end_offset)
         if self.migration is not None and (leader is None or leader.key.id != self.config.node_id):
             self.migration.on_leader(None if leader is None else leader.key.id, leader_epoch)
 
     def on_lead(self, leader_epoch: int) -> None:
         """Become the active controller: write the records that a new leader owes to the log, and start tracking broker heartbeats."""
-        state = self.ledger.state
+        state = self.metadata_writer.state
         self._active_epoch = leader_epoch
         state.activate(self.now_ms())
         try:
@@ -220,21 +220,21 @@ class Controller:
             self.migration.on_leader(self.config.node_id, leader_epoch)
         self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
         is_atomic = not any(isinstance(record, BeginTransactionRecord) for record in first_records)
-        self.ledger.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
+        self.metadata_writer.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
         """Become a standby: revert uncommitted records, and fail the requests that wait for them."""
         self._active_epoch = None
         self._end_duties()
-        self.world.note(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
-        self.ledger.give_up(high_watermark)
+        self.world.emit(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
+        self.metadata_writer.give_up(high_watermark)
         if self.migration is not None:
             self.migration.on_leader(None, leader_epoch)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Records of this leader are committed."""
         self.has_metadata = True
-        self.ledger.on_high_watermark(high_watermark)
+        self.metadata_writer.on_high_watermark(high_watermark)
         self._check_features(high_watermark - 1)
         if self.migration is not None:
             self.migration.on_grown()
@@ -246,17 +246,17 @@ class Controller:
     def on_lost(self, reason: str, high_watermark: int) -> None:
         """The disk failed: revert uncommitted records without answering their requests."""
         if self._active_epoch is not None:
-            self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason=reason))
-            self.ledger.revert(high_watermark)
+            self.world.emit(ControllerResigned(leader_epoch=self._active_epoch, reason=reason))
+            self.metadata_writer.revert(high_watermark)
 
     def _first_records(self) -> list[Message]:
         """Return the first records of a new active controller. Raises ActivationRefused."""
-        state, migration = self.ledger.state, self.parts.migration_manners(self.config)
+        state, migration = self.metadata_writer.state, self.parts.migration_behavior(self.config)
         if not self.has_metadata:
             if self._bootstrap.refusal is not None:
                 raise ActivationRefused(self._bootstrap.refusal)
             in_sync = state.configs.static_min_in_sync_replicas()
-            return bootstrap_records(self._bootstrap, self.parts.past_told, min_in_sync_replicas=in_sync, migration=migration)
+            return bootstrap_records(self._bootstrap, self.parts.migration_state_policy, min_in_sync_replicas=in_sync, migration=migration)
         return takeover_records(
             is_in_transaction=state.is_in_transaction,
             migration_state=state.registries.migration_state.zk_migration_state,
@@ -266,13 +266,13 @@ class Controller:
 
     def _replay(self, records: Sequence[tuple[Message, int]]) -> None:
         self.has_metadata = True
-        state = self.ledger.state
+        state = self.metadata_writer.state
         for record, offset in records:
             state.replay(self._checked(record), offset)
 
     def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
         self.has_metadata = True
-        state = self.ledger.state
+        state = self.metadata_writer.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
             state.replay(self._checked(parse_record(record.value)), last_contained_offset)
@@ -294,8 +294,8 @@ class Controller:
         return record
 
     def _check_features(self, last_offset: int) -> None:
-        self.registration.look_again()
-        levels = dict(self.ledger.state.features.finalized) if self.has_metadata else {}
+        self.registration.recheck()
+        levels = dict(self.metadata_writer.state.features.finalized) if self.has_metadata else {}
         kraft_version = self.raft.quorum.voters.kraft_version
         if levels and kraft_version:
             levels[KRAFT_VERSION] = kraft_version
@@ -325,7 +325,7 @@ class Controller:
         self.fetches = WaitingFetches(self.raft)
         if self.config.zookeeper_metadata_migration_enable:
             self.migration = Migration(self)
-        self.ledger = MetadataLedger(self.world, self._new_state(), self.raft)
+        self.metadata_writer = MetadataWriter(self.world, self._new_state(), self.raft)
         try:
             await self.raft.load()
         except MalformedMessage as malformed:
@@ -366,7 +366,7 @@ class Controller:
 
     def _become_ready(self) -> None:
         if not self._is_ready.is_set():
-            self.world.note(NodeReady())
+            self.world.emit(NodeReady())
             self._is_ready.set()
 
     def _end_duties(self) -> None:

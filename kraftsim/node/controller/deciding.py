@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.core.decision import Decision, Steps, ends_step, whole
 from kraftsim.node.call import Answer, Call, Deferred, Failed, completed_by, reason_of
-from kraftsim.node.controller.ledger import MetadataLedger
+from kraftsim.node.controller.metadata_writer import MetadataWriter
 from protocol.errors import ErrorCode
 from protocol.schema import Message
 
@@ -30,8 +30,8 @@ def decide(
     Only the ledger of a metadata log can detect changes between two steps: in ZooKeeper mode requests are
     decided in one turn.
     """
-    writer, later, refuse = controller.ledger, Deferred(), controller.ledger.refuse
-    if not call.is_large or refuse is None or not isinstance(writer, MetadataLedger):
+    writer, later, refuse = controller.metadata_writer, Deferred(), controller.metadata_writer.refuse
+    if not call.is_large or refuse is None or not isinstance(writer, MetadataWriter):
         return carry_out(whole(look()))
 
     async def decide_in_steps() -> None:
@@ -58,7 +58,7 @@ def decide(
 
 async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) -> Decided:
     """Run the steps while the state is unchanged; if it changes, compute the decision in one turn."""
-    writer, steps = controller.ledger, look()
+    writer, steps = controller.metadata_writer, look()
     before = writer.change_count
     while writer.change_count == before:
         try:
@@ -77,7 +77,7 @@ async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) 
 
 async def _encode_ahead(controller: "Controller", records: Sequence[Message]) -> None:
     """Encode records in advance, so that writing them takes one short turn."""
-    writer = controller.ledger
+    writer = controller.metadata_writer
     for index, record in enumerate(records):
         writer.encode_ahead(record)
         if ends_step(index):

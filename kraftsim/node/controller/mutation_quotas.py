@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
+from kraftsim.core.quotas.expiring_map import ExpiringMap
 from kraftsim.core.quotas.token_bucket import TokenBucket
-from kraftsim.core.quotas.used_lately import UsedLately
 from kraftsim.node.call import Call
 from kraftsim.node.config import NodeConfig
 from kraftsim.world.interface import Clock
@@ -56,7 +56,7 @@ class MutationQuotas:
         seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
         self._clock = clock
         self._registries = registries
-        self._buckets: UsedLately[Sharers, TokenBucket] = UsedLately(lambda: TokenBucket(seconds))
+        self._buckets: ExpiringMap[Sharers, TokenBucket] = ExpiringMap(lambda: TokenBucket(seconds))
         self._limits = ClientLimits(())
         self._seen: tuple[Registries, int] | None = None
         """The registries that the limits were read from, and their change count."""

@@ -25,7 +25,7 @@ PLAINTEXT_PROTOCOL = 0
 
 
 class OwnRegistration:
-    """The registration of one incarnation. `run` is a task of the node; call `look_again` whenever metadata
+    """The registration of one incarnation. `run` is a task of the node; call `recheck` whenever metadata
     or the leader may have changed."""
 
     def __init__(
@@ -47,13 +47,13 @@ class OwnRegistration:
     @property
     def is_registered(self) -> bool:
         """Whether the log contains the registration, or none is needed."""
-        state = self._controller.ledger.state
+        state = self._controller.metadata_writer.state
         if not state.features.metadata_level.has_controller_registrations:
             return True
         known = state.registries.controllers.get(self._config.node_id)
         return known is not None and known.incarnation_id == self._incarnation_id
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Metadata or the leader may have changed."""
         if not self.is_registered and self._leader() is not None:
             self._may_be_due.set()

@@ -19,8 +19,8 @@ async def write_no_ops(controller: "Controller") -> None:
     interval_ms = controller.config.metadata_max_idle_interval_ms
     while interval_ms:
         await asyncio.sleep(interval_ms / 1000)
-        if controller.is_active and controller.ledger.state.features.metadata_level.has_no_op_records:
-            controller.ledger.write([NoOpRecord()])
+        if controller.is_active and controller.metadata_writer.state.features.metadata_level.has_no_op_records:
+            controller.metadata_writer.write([NoOpRecord()])
 
 
 async def fence_silent_brokers(controller: "Controller") -> None:
@@ -28,18 +28,18 @@ async def fence_silent_brokers(controller: "Controller") -> None:
 
     Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
     """
-    cluster = controller.ledger.state.cluster
+    cluster = controller.metadata_writer.state.cluster
     while True:
         due_ms = cluster.next_stale_at_ms()
         pause_ms = controller.config.broker_session_timeout_ms if due_ms is None else due_ms - controller.now_ms()
         await asyncio.sleep(max(pause_ms, 1) / 1000)
         while controller.is_active and (decision := _fencing(controller)) is not None:
-            controller.ledger.write(decision.records, decision.facts, is_atomic=False)
+            controller.metadata_writer.write(decision.records, decision.facts, is_atomic=False)
 
 
 def _fencing(controller: "Controller") -> Decision[int] | None:
     """Return the decision to fence a broker, if any session has expired. No broker is fenced before the migration from ZooKeeper."""
-    state = controller.ledger.state
+    state = controller.metadata_writer.state
     return None if state.is_before_migration else state.decide_fence_stale(controller.now_ms())
 
 

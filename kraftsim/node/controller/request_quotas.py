@@ -10,7 +10,7 @@ from typing import Final
 
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.quotas.client_limits import ClientLimits, Sharers
-from kraftsim.core.quotas.used_lately import UsedLately
+from kraftsim.core.quotas.expiring_map import ExpiringMap
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Call
 from kraftsim.node.config import NodeConfig
@@ -30,7 +30,7 @@ class RequestQuotas:
         self._clock = clock
         self._registries = registries
         self._limits = ClientLimits(())
-        self._rates: UsedLately[Sharers, WindowedRate] = UsedLately(lambda: WindowedRate(config.quota_window_num, self._window_ms))
+        self._rates: ExpiringMap[Sharers, WindowedRate] = ExpiringMap(lambda: WindowedRate(config.quota_window_num, self._window_ms))
         self._seen: tuple[Registries, int] | None = None
         """The registries that the limits were read from, and their change count."""
 

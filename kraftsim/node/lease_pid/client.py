@@ -11,9 +11,8 @@ from kraftsim.core.lease_pid.leasing import Lease
 from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
 from kraftsim.core.lease_pid.producer_steps import (
     Acknowledged,
-    AskLease,
+    FencedInPartition,
     GivenUp,
-    Handed,
     Leased,
     LeaseRefused,
     LeaseTaken,
@@ -21,8 +20,9 @@ from kraftsim.core.lease_pid.producer_steps import (
     LeasingEffect,
     LeasingInput,
     LeasingSettings,
+    MessageQueued,
+    SendLeaseRequest,
     SendMessages,
-    ShutOut,
     Waited,
     WriteLost,
     Written,
@@ -132,7 +132,7 @@ class LeasingProducerClient:
     async def begin(self, partition: int) -> Lease:
         """Lease a producer id, with unlimited retries, and return the lease. Its sequence number is where a successor continues."""
         if not self.leases:
-            self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
+            self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(LeaseWanted(partition))
         while (lease := self.rules.held(partition)) is None and not self.rules.is_shut_out:
             await self._loop.change()
@@ -141,8 +141,8 @@ class LeasingProducerClient:
 
     def send(self, partition: int, key: str, value: bytes) -> None:
         """Queue a message; its outcome is in the event log."""
-        self._world.note(RecordSent(client_id=self.client_id, topic=self.topic, partition=partition, record_key=key))
-        self._loop.take(Handed(partition, key, value, self._world.clock.monotonic_ms()))
+        self._world.emit(RecordSent(client_id=self.client_id, topic=self.topic, partition=partition, record_key=key))
+        self._loop.take(MessageQueued(partition, key, value, self._world.clock.monotonic_ms()))
 
     def freeze(self) -> None:
         """Pause, as a process in a long GC pause."""
@@ -170,12 +170,12 @@ class LeasingProducerClient:
         self._loop.end()
         self.connections.close()
         await self._tasks.join()
-        self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
         self._world.flush_events()
 
     def _carry_out(self, effect: LeasingEffect) -> None:
         match effect:
-            case AskLease():
+            case SendLeaseRequest():
                 self._tasks.spawn(self._ask_lease(effect), f"{self.client_id}-lease")
             case SendMessages():
                 self._write(effect)
@@ -183,13 +183,13 @@ class LeasingProducerClient:
                 self.leases.append(effect)
             case Acknowledged(message):
                 self.acknowledged[message.partition] = self.acknowledged.get(message.partition, 0) + 1
-                self._world.note(
+                self._world.emit(
                     RecordAcknowledged(
                         client_id=self.client_id, topic=self.topic, partition=message.partition, record_key=message.key, offset=NO_OFFSET
                     )
                 )
             case GivenUp(message=message, error=error):
-                self._world.note(
+                self._world.emit(
                     RecordFailed(
                         client_id=self.client_id,
                         topic=self.topic,
@@ -199,12 +199,12 @@ class LeasingProducerClient:
                         reason="given up",
                     )
                 )
-            case ShutOut():
+            case FencedInPartition():
                 pass
             case _:
                 assert_never(effect)
 
-    async def _ask_lease(self, asked: AskLease) -> None:
+    async def _ask_lease(self, asked: SendLeaseRequest) -> None:
         wanted = WantedLease(
             topic=self.topic, partition=asked.partition, producer_id=asked.producer_id, expire_ms=asked.expire_ms, is_check=asked.is_check
         )

@@ -97,7 +97,7 @@ class Coordination:
             raise
         return PartitionState(leader=state.leader, leader_epoch=state.leader_epoch, in_sync=state.in_sync, version=version)
 
-    async def take_numbers(self, count: int) -> NumberBlock:
+    async def allocate_ids(self, count: int) -> NumberBlock:
         """Allocate ids from the counter. An allocation with unknown outcome is skipped, and followed by another."""
         while True:
             data, stat = await self._client.get(COUNTER)

@@ -6,9 +6,9 @@ Source: the lease_pid draft leaves all of this as it is in Kafka; KIP-101 for di
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.lease_pid import LeasedLogCut, LeasedPartitionLed
+from kraftsim.events.lease_pid import LeasedLogTruncated, LeasedPartitionLed
 from kraftsim.node.lease_pid.links import ClientLink
-from kraftsim.node.lease_pid.replica import NOBODY, PartitionState, Replica
+from kraftsim.node.lease_pid.replica import NO_LEADER, PartitionState, Replica
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
@@ -22,7 +22,7 @@ FETCH_WAIT_MS: Final = 100
 CALL_SECONDS: Final = 2.0
 
 
-class Keeper:
+class ReplicaManager:
     """The replica management tasks of one server."""
 
     def __init__(self, server: "LeaseServer") -> None:
@@ -33,7 +33,7 @@ class Keeper:
     def leader_of(self, topic: str, partition: int) -> int:
         """Return the last known leader of a partition."""
         state = self._states.get((topic, partition))
-        return state.leader if state is not None else NOBODY
+        return state.leader if state is not None else NO_LEADER
 
     async def run(self) -> None:
         """Refresh periodically. While ZooKeeper is unavailable nothing changes: a candidate leader waits for this server, or is in sync."""
@@ -67,7 +67,7 @@ class Keeper:
             state = await self._server.coordination.propose(replica.topic, replica.partition, first, None)
         elif replica.state is None and mine in state.in_sync and any(each in live for each in state.in_sync if each != mine):
             state = await self._leave_in_sync(replica, state, live)
-        elif state.leader not in live and mine == next((each for each in state.in_sync if each in live), NOBODY):
+        elif state.leader not in live and mine == next((each for each in state.in_sync if each in live), NO_LEADER):
             in_sync = tuple(each for each in state.in_sync if each in live)
             taken = PartitionState(leader=mine, leader_epoch=state.leader_epoch + 1, in_sync=in_sync)
             state = await self._server.coordination.propose(replica.topic, replica.partition, taken, state) or state
@@ -96,7 +96,7 @@ class Keeper:
                         return state
                     state = proposed
                 replica.lead(state, replicas, self._settings.broker_id)
-                self._server.world.note(
+                self._server.world.emit(
                     LeasedPartitionLed(
                         topic=replica.topic, partition=replica.partition, leader_epoch=state.leader_epoch, end_offset=replica.log.end_offset
                     )
@@ -120,7 +120,7 @@ class Keeper:
         if replica.is_led:
             replica.state = state
             replica.joining.clear()
-            replica.move_mark()
+            replica.advance_high_watermark()
             replica.wake()
         return state
 
@@ -129,10 +129,10 @@ class Keeper:
     async def copy(self, replica: Replica) -> None:
         """Fetch from the leader, as long as this server is a follower."""
         link: ClientLink | None = None
-        linked_to = NOBODY
+        linked_to = NO_LEADER
         while True:
             state = replica.state
-            if replica.is_led or state is None or state.leader in (NOBODY, self._settings.broker_id):
+            if replica.is_led or state is None or state.leader in (NO_LEADER, self._settings.broker_id):
                 await self._pause(replica)
                 continue
             try:
@@ -174,11 +174,11 @@ class Keeper:
         replica.high_watermark = max(replica.high_watermark, min(answer.high_watermark, replica.log.end_offset))
 
     async def _truncate(self, replica: Replica, end_offset: int) -> None:
-        replica.log.cut(end_offset)
+        replica.log.truncate(end_offset)
         replica.high_watermark = min(replica.high_watermark, end_offset)
         replica.leased.restore(())
         replica.replay(0)
-        self._server.world.note(LeasedLogCut(topic=replica.topic, partition=replica.partition, end_offset=end_offset))
+        self._server.world.emit(LeasedLogTruncated(topic=replica.topic, partition=replica.partition, end_offset=end_offset))
         await self._server.rewrite_snapshot()
 
     async def _pause(self, replica: Replica) -> None:

@@ -50,7 +50,7 @@ class MessageLog:
         self._ends.append(self._size() + len(data))
         self.stored.append(stored)
 
-    def cut(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """Truncate the log to an offset. Raises OSError."""
         del self.stored[end_offset:], self._ends[end_offset:]
         self._open().truncate(self._size())

@@ -20,7 +20,7 @@ from protocol.errors import ErrorCode
 from protocol.lease_pid.reading import FoundMessage, LeasedFetchRequest, LeasedFetchResponse
 from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
 
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PartitionState:
 
 
 @dataclass(slots=True)
-class FollowerFacts:
+class FollowerProgress:
     """The progress of a follower, as known to the leader."""
 
     next_offset: int = -1
@@ -54,7 +54,7 @@ class FollowerFacts:
 class Replica:
     """`state` is the last state read from ZooKeeper; this server is leader while `is_led` is true and its session is alive."""
 
-    def __init__(self, world: World, topic: str, partition: int, readings: Readings, note: Callable[[Event], None]) -> None:
+    def __init__(self, world: World, topic: str, partition: int, readings: Readings, emit: Callable[[Event], None]) -> None:
         self.topic = topic
         self.partition = partition
         self.log = MessageLog(world, topic, partition)
@@ -63,10 +63,10 @@ class Replica:
         self.is_led = False
         self.joining: set[int] = set()
         """Replicas about to join the in-sync replicas: they hold back the high watermark, too."""
-        self.followers: dict[int, FollowerFacts] = {}
+        self.followers: dict[int, FollowerProgress] = {}
         self.high_watermark = 0
         self._world = world
-        self._emit = note
+        self._emit = emit
         self._moved = asyncio.Event()
 
     # Leader -------------------------------------------------------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ class Replica:
         self.state, self.is_led = state, True
         self.joining.clear()
         now_ms = self._world.clock.monotonic_ms()
-        self.followers = {each: FollowerFacts(caught_up_ms=now_ms) for each in replicas if each != broker_id}
-        self.move_mark()
+        self.followers = {each: FollowerProgress(caught_up_ms=now_ms) for each in replicas if each != broker_id}
+        self.advance_high_watermark()
         self.wake()
 
     def follow(self, state: PartitionState | None) -> None:
@@ -92,7 +92,7 @@ class Replica:
         now_ms = self._world.clock.wall_ms()
         self.expire(now_ms)
         for message in request.messages:
-            result = self.leased.judge(message)
+            result = self.leased.check(message)
             if isinstance(result, Refusal) or (isinstance(result, Repeated) and result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
                 answer.error_code = result.error
                 self._refused(message, int(result.error))
@@ -112,7 +112,7 @@ class Replica:
                 self.append(FoundMessage(offset=self.log.end_offset, leader_epoch=self.state.leader_epoch, content=message), now_ms)
             answer.taken += 1
             answer.generation = message.generation
-        self.move_mark()
+        self.advance_high_watermark()
         self.wake()
         return answer, self.log.end_offset
 
@@ -121,7 +121,7 @@ class Replica:
         self.log.append(found, now_ms)
         self.leased.apply(found.content, now_ms)
 
-    def move_mark(self) -> None:
+    def advance_high_watermark(self) -> None:
         """Advance the high watermark to what all in-sync replicas have."""
         if self.is_led and self.state is not None:
             others = [self.followers[each].next_offset for each in (*self.state.in_sync, *self.joining) if each in self.followers]
@@ -130,7 +130,7 @@ class Replica:
     async def replicated(self, offset: int, timeout_ms: int) -> bool:
         """Wait until all in-sync replicas have everything below an offset; return whether they have, and this server is still leader."""
         state = self.state
-        epoch = state.leader_epoch if state is not None else NOBODY
+        epoch = state.leader_epoch if state is not None else NO_LEADER
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while self.is_led and self.state is not None and self.state.leader_epoch == epoch:
@@ -155,7 +155,7 @@ class Replica:
             facts.next_offset = request.offset
             if request.offset >= self.log.end_offset:
                 facts.caught_up_ms = self._world.clock.monotonic_ms()
-            self.move_mark()
+            self.advance_high_watermark()
             self.wake()
             answer.high_watermark = self.high_watermark
         answer.messages = [each.found for each in self.log.stored[request.offset : min(end_offset, request.offset + request.messages_max)]]

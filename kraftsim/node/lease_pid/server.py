@@ -16,9 +16,9 @@ from kraftsim.events.lease_pid import LeaseGranted, LeaseIdsReserved
 from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.lease_pid.coordination import Coordination
-from kraftsim.node.lease_pid.followers import Keeper
+from kraftsim.node.lease_pid.followers import ReplicaManager
 from kraftsim.node.lease_pid.links import ServerLink
-from kraftsim.node.lease_pid.replica import NOBODY, Replica
+from kraftsim.node.lease_pid.replica import NO_LEADER, Replica
 from kraftsim.node.lease_pid.settings import LeaseSettings
 from kraftsim.node.lease_pid.snapshots import LeaseSnapshots
 from kraftsim.node.listeners import ListenerError
@@ -50,7 +50,7 @@ class LeaseServer:
         self.settings = settings
         self.tasks = NodeTasks(self._fail)
         self.replicas: dict[tuple[str, int], Replica] = {
-            (topic, partition): Replica(world, topic, partition, settings.readings, world.note)
+            (topic, partition): Replica(world, topic, partition, settings.readings, world.emit)
             for topic, count in settings.topics.items()
             for partition in range(count)
             if settings.broker_id in settings.replicas_of(partition)
@@ -59,7 +59,7 @@ class LeaseServer:
         self.port = settings.port
         self.reserve = IdReserve(settings.readings.id_bits)
         self._draw = world.random("first generations")
-        self._replicas = Keeper(self)
+        self._replicas = ReplicaManager(self)
         self._snapshots = LeaseSnapshots(world, self.replicas, settings.snapshot_interval_ms)
         self._links: dict[int, ServerLink] = {}
         self._written_by: dict[int, dict[tuple[str, int], dict[int, None]]] = {}
@@ -85,7 +85,7 @@ class LeaseServer:
         except OSError as reason:
             raise ListenerError(f"cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
         self.port = self._server.sockets[0].getsockname()[1]
-        self.world.note(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
+        self.world.emit(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
         self.coordination.start()
         self.tasks.spawn(self._replicas.run(), "keep-in-touch")
         self.tasks.spawn(self._snapshots.run(), "snapshots")
@@ -95,7 +95,7 @@ class LeaseServer:
 
     async def ready(self) -> None:
         """Wait until every partition has a leader."""
-        while not all(each.state is not None and each.state.leader != NOBODY for each in self.replicas.values()):
+        while not all(each.state is not None and each.state.leader != NO_LEADER for each in self.replicas.values()):
             await asyncio.sleep(0.02)
 
     async def failed(self) -> BaseException:
@@ -115,7 +115,7 @@ class LeaseServer:
         await self.tasks.join()
         await self._snapshots.write()
         self._end()
-        self.world.note(NodeStopped(reason="stopped"))
+        self.world.emit(NodeStopped(reason="stopped"))
         self.world.flush_events()
 
     def abort(self) -> None:
@@ -142,7 +142,7 @@ class LeaseServer:
     def _fail(self, mistake: BaseException) -> None:
         if self._is_dead:
             return
-        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.emit(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
         self.world.flush_events()
         self.abort()
         if self._failure is not None and not self._failure.done():
@@ -224,7 +224,7 @@ class LeaseServer:
             # before.
             if wanted.producer_id != ASKS_FOR_ONE and not await replica.replicated(replica.log.end_offset, self.settings.session_timeout_ms):
                 return self._refused(wanted, ErrorCode.REQUEST_TIMED_OUT)
-            self.world.note(
+            self.world.emit(
                 LeaseGranted(
                     topic=wanted.topic,
                     partition=wanted.partition,
@@ -249,9 +249,9 @@ class LeaseServer:
         async with self._refilling:
             if self.reserve.left:
                 return
-            block = await self.coordination.take_numbers(self.settings.readings.ids_per_block)
+            block = await self.coordination.allocate_ids(self.settings.readings.ids_per_block)
             self.reserve.take(block)
-            self.world.note(LeaseIdsReserved(first_number=block.first_number, next_number=block.next_number))
+            self.world.emit(LeaseIdsReserved(first_number=block.first_number, next_number=block.next_number))
 
     def _refused(self, wanted: WantedLease, error: ErrorCode) -> GrantedLease:
         return GrantedLease(topic=wanted.topic, partition=wanted.partition, error_code=error, producer_id=wanted.producer_id)

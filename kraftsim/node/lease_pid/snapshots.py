@@ -36,7 +36,7 @@ class LeaseSnapshots:
             replayed += replica.replay(restore(snapshot, where, replica.leased, replica.log.end_offset))
             messages += replica.log.end_offset
             producers += len(replica.leased)
-        self._world.note(LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers))
+        self._world.emit(LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers))
 
     def stored(self) -> StoredSnapshot | None:
         """Return the snapshot on disk; None if there is no readable one: then logs are replayed from the start."""

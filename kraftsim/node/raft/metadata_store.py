@@ -68,7 +68,7 @@ class SegmentedLog(PartitionLog):
             raise FlushedRecordsMissing(gap)
         self.truncate_to(end_offset if gap is None else gap)
 
-    def begin_at(self, offset: int) -> None:
+    def advance_log_start(self, offset: int) -> None:
         """Drop everything and continue at an offset."""
         for segment in self._segments.remove_from(self.log_start_offset):
             self._files.remove_segment(segment.base_offset)
@@ -149,7 +149,7 @@ class MetadataStore:
         snapshots = self._usable(snapshots)
         latest = snapshots[-1] if snapshots else None
         if latest is not None and latest > FORMAT_SNAPSHOT and self._ends_before(latest):
-            self._log.begin_at(latest.end_offset)
+            self._log.advance_log_start(latest.end_offset)
         if latest is not None and latest > FORMAT_SNAPSHOT:
             self._base_epoch = latest.epoch
         snapshots = self.snapshots.without_older(snapshots, self._log.log_start_offset)
@@ -201,7 +201,7 @@ class MetadataStore:
             self.bytes_since_snapshot += size_bytes
             if epoch != previous_epoch:
                 self._has_new_epochs = True
-            self._world.note(
+            self._world.emit(
                 MetadataWritten(
                     epoch=epoch,
                     first_offset=one.base_offset,
@@ -239,7 +239,7 @@ class MetadataStore:
             await self._lower_recovery_point(end_offset)
             self._log.truncate_to(end_offset)
             self._has_new_epochs = True
-            await self._log.settle_cut()
+            await self._log.complete_truncation()
             assert self._log.log_end_offset == end_offset, f"the log is truncated between batches, not at {end_offset}"
 
     async def _lower_recovery_point(self, end_offset: int) -> None:
@@ -259,10 +259,10 @@ class MetadataStore:
         Raises DamagedSnapshot; then nothing has changed.
         """
         await self.snapshots.finish_fetched(snapshot)
-        self._world.note(SnapshotFetched(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
+        self._world.emit(SnapshotFetched(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
         async with self._changing:
             await self._lower_recovery_point(snapshot.end_offset)
-            self._log.begin_at(snapshot.end_offset)
+            self._log.advance_log_start(snapshot.end_offset)
             self._base_epoch = snapshot.epoch
             self._has_new_epochs = True
         self.bytes_since_snapshot = 0
@@ -284,7 +284,7 @@ class MetadataStore:
     async def store_quorum_state(self, state: QuorumState, data_version: int) -> None:
         """Write quorum-state durably."""
         await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))
-        self._world.note(QuorumStateStored(leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id))
+        self._world.emit(QuorumStateStored(leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id))
 
     def _read_quorum_state(self) -> QuorumState | None:
         """Return the content of the file; None if there is none. An unreadable file is refused: a guessed
@@ -320,7 +320,7 @@ class MetadataStore:
             except DamagedSnapshot as found:
                 damaged = found
                 path = path_of(snapshots[-1])
-                self._world.note(DiskFailed(path=path, operation="read", reason=str(found)))
+                self._world.emit(DiskFailed(path=path, operation="read", reason=str(found)))
                 if snapshots[-1] == FORMAT_SNAPSHOT or self._ends_before(snapshots[-1]):
                     raise ConfigError(f"{self._config.metadata_key}: {path} is damaged: {found}, and the log lacks what it covers") from found
                 snapshots = snapshots[:-1]

@@ -45,7 +45,7 @@ Ticket = Callable[[Message], None]  # callback of a request, receives the respon
 
 
 class RaftNode:
-    """One replica of a node: `load`, `begin`, then `hand_over`, `stop` and `close`, or `abort`. Handlers use `ask`, `when_durable` and `quorum`."""
+    """A replica: `load`, `begin`, then `transfer_leadership`, `stop` and `close`, or `abort`. Handlers use `ask`, `when_durable`, `quorum`."""
 
     quorum: Quorum
     replica: RaftReplica
@@ -146,7 +146,7 @@ class RaftNode:
             voters=found.voters,
             bootstrap=[Address(host, port) for host, port in config.controller_quorum_bootstrap_servers],
             draw=self._shell.world.random("elections").randrange,
-            note=self._shell.world.note,
+            emit=self._shell.world.emit,
             leadership=self._leadership,
         )
         self.replica = RaftReplica(self.quorum)
@@ -168,7 +168,7 @@ class RaftNode:
         try:
             flushed_end_offset = await self.store.flush()
         except OSError as refused:
-            self.lose_disk("flush", refused)
+            self.fail_disk("flush", refused)
         else:
             self._record_flushed(flushed_end_offset)
             self.replica.on_flushed(flushed_end_offset)
@@ -178,7 +178,7 @@ class RaftNode:
         """Return whether another voter reported that it is ready for a migration from ZooKeeper; None while there is no connection to it."""
         return self._connections.is_migration_ready(node_id)
 
-    async def hand_over(self) -> None:
+    async def transfer_leadership(self) -> None:
         """Resign, and wait until the other voters know; at most a few seconds, because they may all be down."""
         self.replica.stop()
         self.run()
@@ -187,7 +187,7 @@ class RaftNode:
                 await self._has_stopped.wait()
 
     async def stop(self) -> None:
-        """Flush the log and end all pending work. Call `hand_over` before. Raises OSError."""
+        """Flush the log and end all pending work. Call `transfer_leadership` before. Raises OSError."""
         await self.flush()
         if self._is_over:
             return  # the disk failed
@@ -239,7 +239,7 @@ class RaftNode:
         try:
             self.store.append(batch)
         except OSError as refused:
-            self.lose_disk("write", refused)
+            self.fail_disk("write", refused)
             raise
 
     def on_written(self) -> None:
@@ -256,7 +256,7 @@ class RaftNode:
         try:
             self._carry_out_all()
         except OSError as refused:
-            self.lose_disk("write", refused)
+            self.fail_disk("write", refused)
         except Exception as mistake:  # the remaining effects in the queue will never be executed
             self._fail(mistake)
         finally:
@@ -342,8 +342,8 @@ class RaftNode:
     def _carry_out_seldom(self, effect: do.Effect) -> None:
         """Execute an effect of a new epoch or a new leader."""
         match effect:
-            case do.Note():
-                self._shell.world.note(effect.event)
+            case do.EmitEvent():
+                self._shell.world.emit(effect.event)
             case do.WriteLeaderChange():
                 self.store.append(leader_change_batch(effect, self._key.id, self.wall_ms()))
             case do.WriteVoters():
@@ -367,7 +367,7 @@ class RaftNode:
 
     def _is_followed_by_persist(self) -> bool:
         """Return whether another state is written next, before this one is visible: a sole voter passes through three states."""
-        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown | do.Note)), None)
+        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown | do.EmitEvent)), None)
         return isinstance(following, do.Persist)
 
     def _advance(self, high_watermark: int) -> None:
@@ -390,9 +390,9 @@ class RaftNode:
         try:
             await work()
         except OSError as refused:
-            self.lose_disk(name, refused)
+            self.fail_disk(name, refused)
             return
-        await self._shell.world.breathe("durable, and nobody told")
+        await self._shell.world.yield_point("durable, and nobody told")
         self._is_holding = False
         self.run()
 
@@ -400,7 +400,7 @@ class RaftNode:
         try:
             voters, kraft_version = await self.store.install(snapshot)
         except DamagedSnapshot as damaged:
-            self._shell.world.note(DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged)))
+            self._shell.world.emit(DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged)))
             self.replica.on_snapshot_damaged(self.now_ms())
             return
         self._fresh.clear()
@@ -414,12 +414,12 @@ class RaftNode:
         """Flush whenever something was written; writes made meanwhile share the next flush."""
         while True:
             await self._must_flush.wait()
-            await self._shell.world.breathe("written, and not flushed")
+            await self._shell.world.yield_point("written, and not flushed")
             await self.flush()
 
     def _record_flushed(self, end_offset: int) -> None:
         flushed = min(end_offset, self.quorum.log.end_offset)
-        self._shell.world.note(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
+        self._shell.world.emit(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
 
     # Applying committed batches -----------------------------------------------------------------------------------------------------------------
 
@@ -429,9 +429,9 @@ class RaftNode:
             try:
                 while await self._apply_next():
                     await asyncio.sleep(0)
-                    await self._shell.world.breathe("between two committed batches")
+                    await self._shell.world.yield_point("between two committed batches")
             except OSError as refused:
-                self.lose_disk("read", refused)
+                self.fail_disk("read", refused)
                 return
 
     async def _apply_next(self) -> bool:
@@ -486,14 +486,14 @@ class RaftNode:
         self._alarm = None
         self.run()
 
-    def lose_disk(self, operation: str, refused: OSError) -> None:
+    def fail_disk(self, operation: str, refused: OSError) -> None:
         """After a failed write or flush the disk cannot be trusted: stop the node."""
         if self._is_over:
             return
         self._is_over = True
         if self._duties is not None:
             self._duties.on_lost(f"the metadata log is lost: {refused}", self.high_watermark or 0)
-        self._shell.lose_disk(DIRECTORY, operation, refused)
+        self._shell.fail_disk(DIRECTORY, operation, refused)
 
     def _fail(self, fatal: Exception) -> None:
         self._is_over = True

@@ -48,9 +48,9 @@ class Snapshotting:
         try:
             await self._run()
         except OSError as refused:
-            self._shell.lose_disk(DIRECTORY, "snapshot", refused)
+            self._shell.fail_disk(DIRECTORY, "snapshot", refused)
         except DamagedSnapshot as damaged:
-            self._shell.lose_disk(DIRECTORY, "snapshot", OSError(errno.EIO, f"the oldest snapshot is damaged: {damaged}"))
+            self._shell.fail_disk(DIRECTORY, "snapshot", OSError(errno.EIO, f"the oldest snapshot is damaged: {damaged}"))
 
     async def _run(self) -> None:
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
@@ -75,7 +75,7 @@ class Snapshotting:
         installed_count = raft.installed_count
         raft.store.begin_counting()
         image, last = await self._fold(raft.high_watermark or 0)
-        await self._shell.world.breathe("folded, and no snapshot written")
+        await self._shell.world.yield_point("folded, and no snapshot written")
         if last is None or image.is_in_transaction or installed_count != raft.installed_count:
             return None
         snapshot = self._id_behind(last)
@@ -91,7 +91,7 @@ class Snapshotting:
             raft.superseded.append(snapshot)
             return None
         raft.quorum.log.add_snapshot(snapshot)
-        self._shell.world.note(SnapshotWritten(end_offset=snapshot.end_offset, epoch=snapshot.epoch, size_bytes=size_bytes))
+        self._shell.world.emit(SnapshotWritten(end_offset=snapshot.end_offset, epoch=snapshot.epoch, size_bytes=size_bytes))
         return snapshot
 
     async def clean(self) -> None:

@@ -114,7 +114,7 @@ class WaitingFetches:
             if not waiting.try_complete():
                 waiting.answer()
             return
-        operation = self._waiting.admit(waiting, (reader,), request.max_wait_ms)
+        operation = self._waiting.try_complete_else_watch(waiting, (reader,), request.max_wait_ms)
         if operation is not None:
             later.when_abandoned(lambda: self._waiting.leave(operation))
 
@@ -140,7 +140,7 @@ class WaitingFetches:
         try:
             action()
         except OSError as refused:
-            self._raft.lose_disk("read", refused)
+            self._raft.fail_disk("read", refused)
 
 
 class _Waiting:

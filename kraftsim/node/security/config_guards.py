@@ -33,7 +33,7 @@ GUARDED_BY: Final = {
 }
 
 
-def look_at_descriptions(asked: Asked[N]) -> Answer | Deferred:
+def authorize_descriptions(asked: Asked[N]) -> Answer | Deferred:
     """Refuse unauthorized resources individually."""
     assert isinstance(asked.call.body, DescribeConfigsRequest), "dispatch decodes by API key"
 
@@ -44,12 +44,12 @@ def look_at_descriptions(asked: Asked[N]) -> Answer | Deferred:
     return _without(asked, AclOperation.DESCRIBE_CONFIGS, tuple(GUARDED_BY), row, "results")
 
 
-def look_at_own_alterations(asked: Asked[N]) -> Answer | Deferred:
+def authorize_own_alterations(asked: Asked[N]) -> Answer | Deferred:
     """A broker authorizes only changes of its loggers: everything else is forwarded."""
     return _look_at_alterations(asked, (int(ConfigResourceType.BROKER_LOGGER),))
 
 
-def look_at_alterations(asked: Asked[N]) -> Answer | Deferred:
+def authorize_alterations(asked: Asked[N]) -> Answer | Deferred:
     """Refuse unauthorized resources individually."""
     return _look_at_alterations(asked, tuple(GUARDED_BY))
 

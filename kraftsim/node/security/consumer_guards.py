@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
     """A member needs READ on the group, and DESCRIBE on the topics that it subscribes to."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
@@ -33,7 +33,7 @@ def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on() if may else asked.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized groups individually, and groups whose members have unauthorized topics."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"

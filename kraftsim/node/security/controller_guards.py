@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security.config_guards import look_at_alterations, look_at_descriptions
+from kraftsim.node.security.config_guards import authorize_alterations, authorize_descriptions
 from kraftsim.node.security.exempt import ANY_NODE
 from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guard, split
 from protocol.acls import AclOperation, AclResourceType
@@ -69,7 +69,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
     return look
 
 
-def look_at_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
+def authorize_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
     """Authorize each topic individually."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -119,7 +119,7 @@ def _may_delete(asked: Asked[N], name: str) -> bool:
 
 
 def _name_of_id(controller: "Controller", topic_id: bytes) -> str | None:
-    known = controller.ledger.state.replication.topics.topic(topic_id)
+    known = controller.metadata_writer.state.replication.topics.topic(topic_id)
     return None if known is None else known.name
 
 
@@ -167,9 +167,9 @@ CONTROLLER_GUARDS: "dict[ApiKey, Guard[Controller]]" = {
     ApiKey.ALTER_CLIENT_QUOTAS: cluster_guard(AclOperation.ALTER_CONFIGS),
     ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=False),
     ApiKey.DELETE_TOPICS: deletion_guard(_name_of_id),
-    ApiKey.CREATE_PARTITIONS: look_at_new_partitions,
-    ApiKey.DESCRIBE_CONFIGS: look_at_descriptions,
-    ApiKey.ALTER_CONFIGS: look_at_alterations,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: look_at_alterations,
+    ApiKey.CREATE_PARTITIONS: authorize_new_partitions,
+    ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,
+    ApiKey.ALTER_CONFIGS: authorize_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_alterations,
 }
 CONTROLLER_TABLE: "GuardTable[Controller]" = GuardTable(CONTROLLER_GUARDS, ANY_NODE)

@@ -28,21 +28,21 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 NOWHERE: Final = -1
 
 
-def look_at_group(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_group(asked: "Asked[Broker]") -> Answer | Deferred:
     """A member needs READ on the group."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
 
 
-def look_at_sync(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_sync(asked: "Asked[Broker]") -> Answer | Deferred:
     """The protocol is validated first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     request = asked.call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
     names_none = asked.call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name)
-    return asked.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) if names_none else look_at_group(asked)
+    return asked.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) if names_none else authorize_group(asked)
 
 
-def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
     """FindCoordinator needs DESCRIBE on the group or transactional id."""
     request = asked.call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
@@ -74,7 +74,7 @@ MESSAGES: Final = {
 }
 
 
-def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
@@ -86,7 +86,7 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, lambda answer: answer.groups.extend(DescribedGroup(error_code=FAILED, group_id=name) for name in hidden))
 
 
-def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
     """DESCRIBE on the cluster lists all groups, otherwise only groups with DESCRIBE are listed."""
     if asked.may_on_cluster(AclOperation.DESCRIBE):
         return asked.pass_on()
@@ -97,7 +97,7 @@ def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(asked.call.body, hide)
 
 
-def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
@@ -109,7 +109,7 @@ def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, lambda answer: answer.results.extend(DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept))
 
 
-def look_at_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
     """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its transactional id."""
     request = asked.call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"

@@ -101,14 +101,14 @@ def has_tls(config: "NodeConfig", listener: str) -> bool:
     return config.listener_security_protocol_map.get(listener, "").endswith("SSL")
 
 
-def told(config: "NodeConfig", listener: str, key: str, default: str = "") -> str:
+def setting_value(config: "NodeConfig", listener: str, key: str, default: str = "") -> str:
     """Return the value of a setting: the listener's own, or the node's."""
     return config.given.get(f"{PREFIX}{listener.lower()}.{key}", config.given.get(key, default))
 
 
 def sasl_settings(config: "NodeConfig", listener: str) -> SaslSettings:
     """Return the SASL settings of a listener. Raises ConfigError."""
-    names = told(config, listener, "sasl.enabled.mechanisms", DEFAULT_MECHANISM)
+    names = setting_value(config, listener, "sasl.enabled.mechanisms", DEFAULT_MECHANISM)
     mechanisms = tuple(name.strip() for name in names.split(",") if name.strip())
     for name in mechanisms:
         if name not in MECHANISMS:
@@ -137,7 +137,7 @@ def check_security(config: "NodeConfig") -> None:
         protocol = config.listener_security_protocol_map[endpoint.listener]
         if protocol not in PROTOCOLS:
             raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} has {protocol}, expected one of {', '.join(PROTOCOLS)}")
-        if has_tls(config, endpoint.listener) and told(config, endpoint.listener, "ssl.keystore.type", "JKS").upper() != "PEM":
+        if has_tls(config, endpoint.listener) and setting_value(config, endpoint.listener, "ssl.keystore.type", "JKS").upper() != "PEM":
             raise ConfigError(f"ssl.keystore.type: {endpoint.listener} needs a key in PEM")
         if has_sasl(config, endpoint.listener):
             sasl_settings(config, endpoint.listener)
@@ -152,7 +152,7 @@ def check_security(config: "NodeConfig") -> None:
 
 def _session_ms(config: "NodeConfig", listener: str, mechanism: str) -> int:
     own = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{REAUTHENTICATION}"
-    text = config.given.get(own, told(config, listener, REAUTHENTICATION, "0"))
+    text = config.given.get(own, setting_value(config, listener, REAUTHENTICATION, "0"))
     if not text.isdecimal():
         raise ConfigError(f"{REAUTHENTICATION}: expected a whole number of 0 or more, got {text!r}")
     return int(text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 
-def look_at_markers(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_markers(asked: "Asked[Broker]") -> Answer | Deferred:
     """Either right is sufficient."""
     if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(AclOperation.CLUSTER_ACTION):
         return asked.pass_on()

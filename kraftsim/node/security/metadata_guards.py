@@ -7,8 +7,8 @@ import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Deferred
+from kraftsim.node.requested_topics import looked_up, why_refused
 from kraftsim.node.security.rights import Asked, split
-from kraftsim.node.topics_asked_for import looked_up, why_refused
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
@@ -27,7 +27,7 @@ EMPTY_IS_ALL_UNTIL = 0
 """In this version of Metadata an empty topic list means all topics."""
 
 
-def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
     """Omit unauthorized topics from a request for all topics, refuse those that were named; a missing topic needs CREATE."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
@@ -49,7 +49,7 @@ def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, lambda answer: _add_hidden(answer, hidden)) if rest.topics else _brokers_only(asked, rest, hidden)
 
 
-def look_at_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
     """The same for the paginated DescribeTopicPartitions."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"

@@ -42,14 +42,14 @@ TOPIC_FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
-def look_at_commit(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_commit(asked: "Asked[Broker]") -> Answer | Deferred:
     """OffsetCommit needs READ on the group and READ on each topic."""
     if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
         return asked.refuse(GROUP_FAILED)
     return _COMMITTED(asked)
 
 
-def look_at_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
     """In a transaction the transactional id is authorized first; that right implies the right to the producer id."""
     request = asked.call.body
     if not asked.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
@@ -59,7 +59,7 @@ def look_at_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
     return _COMMITTED_IN_TRANSACTION(asked)
 
 
-def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     """OffsetDelete needs DELETE on the group, and READ on each topic."""
     request = asked.call.body
     if not asked.may(AclOperation.DELETE, GROUP, request.group_id):
@@ -77,7 +77,7 @@ def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
 # Fetching ----------------------------------------------------------------------------------------------------------------------------------
 
 
-def look_at_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     """OffsetFetch needs DESCRIBE on the group and on each topic; each group is authorized individually."""
     request = asked.call.body
     assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"

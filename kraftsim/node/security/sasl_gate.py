@@ -186,7 +186,7 @@ class SaslGate:
         try:
             reply = self._step(token)
         except SaslRefused as refused:
-            text = refusal_text(refused, self._mechanism, is_again=self._first_principal is not None)
+            text = refusal_text(refused, self._mechanism, is_reauthentication=self._first_principal is not None)
             return self._fail(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text), connection, str(refused))
         lifetime_ms = self._complete(connection)
         return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
@@ -231,7 +231,7 @@ class SaslGate:
     def _fail(self, answer: Answer, connection: ServerConnection, reason: str) -> Deferred:
         """Emit the failure; answer and close the connection after `connection.failed.authentication.delay.ms`."""
         self._state, self._exchange = State.FAILED, None
-        self._shell.world.note(
+        self._shell.world.emit(
             AuthenticationRefused(
                 connection=connection.number,
                 listener=connection.listener,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.security.principal import ANONYMOUS, USER_TYPE, Principal
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.security.listener_settings import told
+from kraftsim.node.security.listener_settings import setting_value
 from kraftsim.node.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
         raise ConfigError(f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and ssl.keystore.certificate.chain")
     choose_versions_and_ciphers(context, config, listener)
     check_principal_rules(config, listener)
-    wish = told(config, listener, "ssl.client.auth", "none").lower()
+    wish = setting_value(config, listener, "ssl.client.auth", "none").lower()
     if wish not in CLIENT_AUTH:
         raise ConfigError(f"ssl.client.auth: expected one of {', '.join(CLIENT_AUTH)}, got {wish!r}")
     if CLIENT_AUTH[wish] is not ssl.CERT_NONE:
@@ -52,7 +52,7 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
 def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
     """Return the client-side TLS context for a peer's listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = told(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
+    context.check_hostname = setting_value(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
     choose_versions_and_ciphers(context, config, listener)
     _load_trusted(context, config, listener)
     _load_own(context, config, listener)
@@ -90,18 +90,18 @@ def principal_of(transport: BaseTransport) -> Principal:
 
 def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> bool:
     """Load key and certificate, if configured."""
-    kind = told(config, listener, "ssl.keystore.type", "JKS")
+    kind = setting_value(config, listener, "ssl.keystore.type", "JKS")
     if kind.upper() != PEM:
-        if told(config, listener, "ssl.keystore.location"):
+        if setting_value(config, listener, "ssl.keystore.location"):
             raise ConfigError(f"ssl.keystore.type: only PEM is there, got {kind}")
         return False
-    location = told(config, listener, "ssl.keystore.location")
-    password = told(config, listener, "ssl.key.password") or None
+    location = setting_value(config, listener, "ssl.keystore.location")
+    password = setting_value(config, listener, "ssl.key.password") or None
     try:
         if location:
             context.load_cert_chain(location, password=password)
             return True
-        key, chain = (told(config, listener, name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
+        key, chain = (setting_value(config, listener, name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
         if not key or not chain:
             return False
         with TemporaryDirectory() as directory:  # the ssl module loads keys from files only
@@ -116,7 +116,7 @@ def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> b
 
 def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
     """Load the truststore; without one, the system's certificates."""
-    certificates, location = (told(config, listener, name) for name in ("ssl.truststore.certificates", "ssl.truststore.location"))
+    certificates, location = (setting_value(config, listener, name) for name in ("ssl.truststore.certificates", "ssl.truststore.location"))
     try:
         if certificates:
             context.load_verify_locations(cadata=_lines(certificates))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.security.listener_settings import told
+from kraftsim.node.security.listener_settings import setting_value
 
 if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig
@@ -33,13 +33,13 @@ _SUITE = re.compile(r"TLS_(\w+)_WITH_(\w+)")
 
 def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
     """Apply the versions and suites of a listener to a context. Raises ConfigError."""
-    names = _names(told(config, listener, PROTOCOLS_KEY, DEFAULT_VERSIONS))
+    names = _names(setting_value(config, listener, PROTOCOLS_KEY, DEFAULT_VERSIONS))
     for name in names:
         if name not in VERSIONS:
             expected = ", ".join(VERSIONS)
             raise ConfigError(f"ssl.enabled.protocols: {name} of {listener} is not one of {expected}")
     versions = [VERSIONS[name] for name in names] or [VERSIONS[name] for name in _names(DEFAULT_VERSIONS)]
-    suites = _names(told(config, listener, SUITES_KEY))
+    suites = _names(setting_value(config, listener, SUITES_KEY))
     older = [_library_name(suite, listener) for suite in suites if suite not in SUITES_OF_1_3]
     if suites:
         versions = [each for each in versions if _has_suite(each, suites, older)]
@@ -52,7 +52,7 @@ def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", l
 
 def check_principal_rules(config: "NodeConfig", listener: str) -> None:
     """Reject unsupported rules: they would map to other principals. Raises ConfigError."""
-    rules = told(config, listener, RULES_KEY, DEFAULT_RULE)
+    rules = setting_value(config, listener, RULES_KEY, DEFAULT_RULE)
     if rules.strip() != DEFAULT_RULE:
         raise ConfigError(f"ssl.principal.mapping.rules: only {DEFAULT_RULE} is supported, {listener} has {rules!r}")
 

@@ -101,7 +101,7 @@ _EPOCHS: "Guard[Broker]" = topic_guard(AclOperation.DESCRIBE, "topics", "topics"
 DESCRIBE_PRODUCERS: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "topics", lambda node, topic: topic.name, _refused_producers)
 
 
-def look_at_produce(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_produce(asked: "Asked[Broker]") -> Answer | Deferred:
     """A transactional batch needs WRITE on its transactional id, every topic WRITE.
 
     Malformed records are refused before authorization: CORRUPT_MESSAGE for every partition of the request.
@@ -128,7 +128,7 @@ def _corrupt(asked: "Asked[Broker]", why: str) -> Answer:
     return answer
 
 
-def look_at_fetch(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_fetch(asked: "Asked[Broker]") -> Answer | Deferred:
     """A follower needs CLUSTER_ACTION, a consumer READ on every partition of its session at each Fetch.
 
     Source: kafka.server.KafkaApis.handleFetchRequest (fetchContext.foreachPartition); checked against Apache
@@ -146,7 +146,7 @@ def _no_topic(name: str) -> bool:
     return False
 
 
-def look_at_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
     """Brokers are authorized for all topics."""
     return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _EPOCHS(asked)
 

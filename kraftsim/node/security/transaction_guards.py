@@ -31,7 +31,7 @@ FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 FIRST_VERSION_OF_BROKERS: Final = 4
 
 
-def look_at_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
     """A producer needs WRITE on its transactional id and on each topic; a broker needs CLUSTER_ACTION."""
     request = asked.call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
@@ -66,7 +66,7 @@ def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidde
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
 
 
-def look_at_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     """A producer needs WRITE on its transactional id, and READ on the group."""
     request = asked.call.body
     assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
@@ -77,14 +77,14 @@ def look_at_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on()
 
 
-def look_at_end(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_end(asked: "Asked[Broker]") -> Answer | Deferred:
     """EndTxn needs WRITE on the transactional id."""
     request = asked.call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
     return asked.pass_on() if asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id) else asked.refuse(FAILED)
 
 
-def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized transactional ids individually; omit unauthorized topics of the others."""
     request = asked.call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
@@ -99,7 +99,7 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, complete)
 
 
-def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
     """Omit unauthorized transactional ids."""
 
     def hide(answer: Message) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from kraftsim.node.broker.forwarded import FORWARDED
 from kraftsim.node.security.broker_guards import BROKER_GUARDS
-from kraftsim.node.security.config_guards import look_at_alterations
+from kraftsim.node.security.config_guards import authorize_alterations
 from kraftsim.node.security.controller_guards import CONTROLLER_GUARDS, creation_guard, deletion_guard
 from kraftsim.node.security.exempt import ANY_BROKER
 from kraftsim.node.security.rights import Guard, GuardTable
@@ -27,8 +27,8 @@ def _name_of(broker: "Broker", topic_id: bytes) -> str | None:
 ZOOKEEPER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     **{key: cast("Guard[Broker]", guard) for key, guard in CONTROLLER_GUARDS.items() if key in FORWARDED},
     **BROKER_GUARDS,
-    ApiKey.ALTER_CONFIGS: look_at_alterations,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: look_at_alterations,
+    ApiKey.ALTER_CONFIGS: authorize_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_alterations,
     ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=True),
     ApiKey.DELETE_TOPICS: deletion_guard(_name_of),
 }

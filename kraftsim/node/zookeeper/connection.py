@@ -22,7 +22,7 @@ class ConnectionServer(Protocol):
         """A client has connected; return False if the connection limit is reached."""
         ...
 
-    def on_word(self, connection: "ZookeeperConnection", word: str) -> bool:
+    def on_command(self, connection: "ZookeeperConnection", word: str) -> bool:
         """Answer a four-letter command; return False if it is none."""
         ...
 
@@ -68,7 +68,7 @@ class ZookeeperConnection(asyncio.Protocol):
             self._first += data
             if len(self._first) < COMMAND_BYTES:
                 return
-            if self._server.on_word(self, self._first[:COMMAND_BYTES].decode("latin-1")):
+            if self._server.on_command(self, self._first[:COMMAND_BYTES].decode("latin-1")):
                 return
             self._reader, data = FrameReader(self._server.frame_bytes_max), self._first
         try:

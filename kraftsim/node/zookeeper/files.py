@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftsim.core.zookeeper.image import load, snapshot_of
-from kraftsim.core.zookeeper.keeper import Keeper
+from kraftsim.core.zookeeper.server_state import ServerState
 from kraftsim.events.zookeeper import ZookeeperRecovered
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.world.interface import File, World
@@ -33,25 +33,30 @@ class ZookeeperFiles:
         self._changes = 0
         self._log: File | None = None
 
-    def recover(self, keeper: Keeper, now_ms: int) -> None:
+    def recover(self, znode_state: ServerState, now_ms: int) -> None:
         """Restore the server state from the newest complete snapshot and the transactions after it. Raises ConfigError, OSError."""
         for zxid, name in reversed(self._files("snapshot.")):
             try:
-                load(keeper, parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")), zxid, now_ms)
+                load(znode_state, parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")), zxid, now_ms)
                 break
             except MalformedMessage:
                 continue  # incomplete after a power failure; an older one and the logs contain the same state
-        cut_bytes = 0
+        truncated_bytes = 0
         for zxid, name in self._files("log."):
             data = self._world.disk.read(f"{DIRECTORY}/{name}")
-            if zxid > keeper.last_zxid + 1:
-                raise ConfigError(f"{DIRECTORY}/{name} starts with transaction {zxid:#x}, but the earlier files end with {keeper.last_zxid:#x}")
-            cut_bytes = self._replay(keeper, name, data, now_ms) if _has_begun(data) else len(data)
-        self._world.note(
-            ZookeeperRecovered(zxid=keeper.last_zxid, znodes=len(keeper.tree.znodes), sessions=len(keeper.sessions.by_id), cut_bytes=cut_bytes)
+            if zxid > znode_state.last_zxid + 1:
+                raise ConfigError(f"{DIRECTORY}/{name} starts with transaction {zxid:#x}, but the earlier files end with {znode_state.last_zxid:#x}")
+            truncated_bytes = self._replay(znode_state, name, data, now_ms) if _has_begun(data) else len(data)
+        self._world.emit(
+            ZookeeperRecovered(
+                zxid=znode_state.last_zxid,
+                znodes=len(znode_state.tree.znodes),
+                sessions=len(znode_state.sessions.by_id),
+                truncated_bytes=truncated_bytes,
+            )
         )
 
-    async def begin(self, keeper: Keeper) -> None:
+    async def begin(self, znode_state: ServerState) -> None:
         """Flush the recovered files, and write the first snapshot, without which ZooKeeper rejects a log. Raises OSError.
 
         A killed server leaves transactions only in the page cache. Clients see them from now on, and new
@@ -62,7 +67,7 @@ class ZookeeperFiles:
             await log.flush()
             log.close()
         if not self._files("snapshot."):
-            await self._write_snapshot(keeper)
+            await self._write_snapshot(znode_state)
 
     async def write(self, txns: Sequence[tuple[TxnHeader, Message]]) -> None:
         """Append transactions and flush them. Raises OSError."""
@@ -77,13 +82,13 @@ class ZookeeperFiles:
         await log.flush()
         self._changes += len(txns)
 
-    async def snapshot_if_due(self, keeper: Keeper) -> None:
+    async def snapshot_if_due(self, znode_state: ServerState) -> None:
         """Write a snapshot when the log has grown enough, start a new log, and purge files older than the
         retained snapshots. Raises OSError."""
         if self._changes < self._changes_max:
             return
         self._changes = 0
-        await self._write_snapshot(keeper)
+        await self._write_snapshot(znode_state)
         self.close()
         kept = self._files("snapshot.")[-SNAPSHOTS_KEPT:]
         oldest = kept[0][0]
@@ -100,17 +105,17 @@ class ZookeeperFiles:
             self._log.close()
             self._log = None
 
-    async def _write_snapshot(self, keeper: Keeper) -> None:
-        await self._world.disk.replace(f"{DIRECTORY}/snapshot.{keeper.last_zxid:x}", snapshot_of(keeper))
+    async def _write_snapshot(self, znode_state: ServerState) -> None:
+        await self._world.disk.replace(f"{DIRECTORY}/snapshot.{znode_state.last_zxid:x}", snapshot_of(znode_state))
 
-    def _replay(self, keeper: Keeper, name: str, data: bytes, now_ms: int) -> int:
+    def _replay(self, znode_state: ServerState, name: str, data: bytes, now_ms: int) -> int:
         """Apply the transactions of a log that are not applied yet; return the number of incomplete bytes at its end."""
         end = HEADER_BYTES
         try:
             for header, record, position in split_log(data):
                 end = position
-                if header.zxid > keeper.last_zxid:
-                    keeper.replay(header, record, now_ms)
+                if header.zxid > znode_state.last_zxid:
+                    znode_state.replay(header, record, now_ms)
                     self._changes += 1
         except MalformedMessage as malformed:
             raise ConfigError(f"{DIRECTORY}/{name} cannot be read: {malformed.reason}") from malformed

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from kraftsim.core.zookeeper.keeper import Keeper, Moment, Step
+from kraftsim.core.zookeeper.server_state import Moment, ServerState, Step
 from kraftsim.core.zookeeper.sessions import Sessions
 from kraftsim.events.nodes import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.node.endpoints import Endpoint
@@ -17,8 +17,8 @@ from kraftsim.node.listeners import ListenerError
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.files import DIRECTORY, ZookeeperFiles
+from kraftsim.node.zookeeper.four_letter_commands import answer
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
-from kraftsim.node.zookeeper.words import answer
 from kraftsim.world.interface import World
 from protocol.malformed import MalformedMessage
 
@@ -30,7 +30,7 @@ LOOK_S: Final = 0.001
 """The number of queued requests above which clients are no longer read."""
 
 
-class Front(Protocol):
+class RequestInterceptor(Protocol):
     """Intercepts requests and responses of a server: fault injection replaces it."""
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
@@ -51,8 +51,8 @@ class ZookeeperServer:
         self.frame_bytes_max = settings.frame_bytes_max
         self.connections: dict[int, ZookeeperConnection] = {}
         self.port = settings.port
-        self.keeper: Keeper
-        self.front: Front = self
+        self.znode_state: ServerState
+        self.front: RequestInterceptor = self
         """The server itself, unless a fault is injected."""
         self._tasks = NodeTasks(self._fail)
         self._files = ZookeeperFiles(world, settings.changes_between_snapshots)
@@ -82,15 +82,15 @@ class ZookeeperServer:
         self._failure = asyncio.get_running_loop().create_future()
         sessions = Sessions(self.settings.tick_ms, await self._secret())
         sessions.begin_ids_at(self.world.clock.wall_ms())
-        self.keeper = Keeper(sessions, self.world.note, self.settings.super_digest)
-        self._files.recover(self.keeper, self.world.clock.monotonic_ms())
-        await self._files.begin(self.keeper)
+        self.znode_state = ServerState(sessions, self.world.emit, self.settings.super_digest)
+        self._files.recover(self.znode_state, self.world.clock.monotonic_ms())
+        await self._files.begin(self.znode_state)
         try:
             self._server = await asyncio.get_running_loop().create_server(self._accept, self.settings.host, self.settings.port)
         except OSError as reason:
             raise ListenerError(f"clientPort: cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
         self.port = self._server.sockets[0].getsockname()[1]
-        self.world.note(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
+        self.world.emit(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
         self._tasks.spawn(self._serve(), "serve")
         self._tasks.spawn(self._expire(), "expire-sessions")
 
@@ -115,7 +115,7 @@ class ZookeeperServer:
         await self._tasks.join()
         self._files.close()
         self._is_dead = True
-        self.world.note(NodeStopped(reason="stopped"))
+        self.world.emit(NodeStopped(reason="stopped"))
         self.world.flush_events()
 
     def abort(self) -> None:
@@ -138,7 +138,7 @@ class ZookeeperServer:
         self.connections[connection.number] = connection
         return not most or sum(each.host == connection.host for each in self.connections.values()) <= most
 
-    def on_word(self, connection: ZookeeperConnection, word: str) -> bool:
+    def on_command(self, connection: ZookeeperConnection, word: str) -> bool:
         """Answer a four-letter command."""
         text = answer(self, word)
         if text is None:
@@ -158,7 +158,7 @@ class ZookeeperServer:
         """A client has disconnected; its session lasts."""
         self.connections.pop(connection.number, None)
         if not self._is_dead:
-            self.keeper.disconnect(connection.number)
+            self.znode_state.disconnect(connection.number)
 
     # Interface for fault injection ---------------------------------------------------------------------------------------------------------
 
@@ -174,8 +174,8 @@ class ZookeeperServer:
 
     async def end_session(self, session: int) -> None:
         """Expire a session whose client is alive, as if no ping had arrived in time."""
-        if session in self.keeper.sessions.by_id:
-            await self._carry_out([self.keeper.end_sessions([session], self._moment())])
+        if session in self.znode_state.sessions.by_id:
+            await self._carry_out([self.znode_state.end_sessions([session], self._moment())])
 
     # Request processing --------------------------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class ZookeeperServer:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(self.settings.tick_ms / 1000)
-            step = self.keeper.expire(self._moment())
+            step = self.znode_state.expire(self._moment())
             await self._carry_out([step])
 
     async def _carry_out(self, steps: list[Step]) -> None:
@@ -203,9 +203,9 @@ class ZookeeperServer:
             try:
                 if txns:
                     await self._files.write(txns)
-                    await self._files.snapshot_if_due(self.keeper)
+                    await self._files.snapshot_if_due(self.znode_state)
             except OSError as refused:
-                self.world.note(DiskFailed(path=DIRECTORY, operation="write", reason=str(refused)))
+                self.world.emit(DiskFailed(path=DIRECTORY, operation="write", reason=str(refused)))
                 self._fail(refused)
                 return
             self.front.tell(steps)
@@ -229,10 +229,10 @@ class ZookeeperServer:
         try:
             if not connection.has_session:
                 connection.has_session = True
-                return self.keeper.connect(connection.number, connection.host, frame, moment)
-            if self.keeper.session_of(connection.number) is None:
+                return self.znode_state.connect(connection.number, connection.host, frame, moment)
+            if self.znode_state.session_of(connection.number) is None:
                 return None
-            return self.keeper.serve(connection.number, frame, moment)
+            return self.znode_state.serve(connection.number, frame, moment)
         except MalformedMessage:
             connection.close()
             return None
@@ -253,7 +253,7 @@ class ZookeeperServer:
     def _fail(self, mistake: BaseException) -> None:
         if self._is_dead:
             return
-        self.world.note(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
+        self.world.emit(NodeFailed(reason=f"{type(mistake).__name__}: {mistake}"))
         self.world.flush_events()
         self.abort()
         if self._failure is not None and not self._failure.done():

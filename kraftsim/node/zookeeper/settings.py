@@ -7,13 +7,13 @@ from typing import Final
 from kraftsim.node.config_keys import ConfigError
 from protocol.zookeeper.op_codes import FRAME_BYTES_MAX
 
-WORDS: Final = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
+COMMANDS: Final = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
 """The supported four-letter commands."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZookeeperSettings:
-    """`allowed_words` is wider than ZooKeeper's default (srvr), because the simulated network has no untrusted clients."""
+    """`allowed_commands` is wider than ZooKeeper's default (srvr), because the simulated network has no untrusted clients."""
 
     node_name: str = "zookeeper-1"
     host: str = "127.0.0.1"
@@ -22,7 +22,7 @@ class ZookeeperSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
     changes_between_snapshots: int = 100_000
     connections_per_host_max: int = 60
-    allowed_words: tuple[str, ...] = field(default=WORDS)
+    allowed_commands: tuple[str, ...] = field(default=COMMANDS)
     super_digest: str = ""
     """The superuser: `super:` and the hash of name and password."""
 
@@ -33,10 +33,10 @@ class ZookeeperSettings:
         if unknown:
             raise ConfigError(f"{unknown[0]}: not a supported setting (supported: {', '.join(_KEYS)})")
         whitelist = given.get("4lw.commands.whitelist", "*")
-        chosen = WORDS if whitelist.strip() == "*" else tuple(each.strip() for each in whitelist.split(","))
-        strange = [each for each in chosen if each not in WORDS]
+        chosen = COMMANDS if whitelist.strip() == "*" else tuple(each.strip() for each in whitelist.split(","))
+        strange = [each for each in chosen if each not in COMMANDS]
         if strange:
-            raise ConfigError(f"4lw.commands.whitelist: {strange[0]} is not one of {', '.join(WORDS)}")
+            raise ConfigError(f"4lw.commands.whitelist: {strange[0]} is not one of {', '.join(COMMANDS)}")
         return cls(
             node_name=node_name,
             host=given.get("clientPortAddress", "127.0.0.1"),
@@ -45,7 +45,7 @@ class ZookeeperSettings:
             frame_bytes_max=_number(given, "jute.maxbuffer", FRAME_BYTES_MAX, 1024, 1 << 30),
             changes_between_snapshots=_number(given, "snapCount", 100_000, 2, 1 << 31),
             connections_per_host_max=_number(given, "maxClientCnxns", 60, 0, 1 << 31),
-            allowed_words=chosen,
+            allowed_commands=chosen,
             super_digest=given.get("DigestAuthenticationProvider.superDigest", ""),
         )
 

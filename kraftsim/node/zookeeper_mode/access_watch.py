@@ -64,7 +64,7 @@ class AccessWatch:
         try:
             resource = parse_acl_change(data)
         except MalformedMessage as malformed:
-            self._world.note(ZnodeNotUnderstood(path=path, reason=malformed.reason))
+            self._world.emit(ZnodeNotUnderstood(path=path, reason=malformed.reason))
             return
         await self._take(resource, await read(self._session, acl_path(*resource)))
 
@@ -72,7 +72,7 @@ class AccessWatch:
         try:
             records = access_changes(resource, data, self._image())
         except MalformedMessage as malformed:
-            self._world.note(ZnodeNotUnderstood(path=acl_path(*resource), reason=malformed.reason))
+            self._world.emit(ZnodeNotUnderstood(path=acl_path(*resource), reason=malformed.reason))
             return
         if records:
             await self._apply(records)

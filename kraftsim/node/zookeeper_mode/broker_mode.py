@@ -21,7 +21,7 @@ from kraftsim.node.api_offer import spoken_versions
 from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
-from kraftsim.node.broker.metadata_source import NO_CONTROLLER, Decisions
+from kraftsim.node.broker.metadata_source import NO_CONTROLLER, RequestForwarder
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
@@ -38,10 +38,10 @@ from kraftsim.node.zookeeper_mode.access_watch import AccessWatch
 from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
+from kraftsim.node.zookeeper_mode.controlled_shutdown import ControlledShutdown
 from kraftsim.node.zookeeper_mode.deciding import DecidesHere, ZookeeperDecisions, ZookeeperTopicCreation
-from kraftsim.node.zookeeper_mode.departure import Departure
 from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
-from kraftsim.node.zookeeper_mode.hosting import ToldPartitions, ToldReplication
+from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions, ControlledReplication
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrChangesWithoutEpochs, IsrZnodes
 from kraftsim.node.zookeeper_mode.producer_id_znode import ZnodeBlocks
 from kraftsim.node.zookeeper_mode.session import OnEvent, ZookeeperSession
@@ -74,7 +74,7 @@ class ControllerPart(DecidesHere, Protocol):
         """Apply what was read from ZooKeeper, if this broker is the controller."""
         ...
 
-    def stand_no_more(self) -> None:
+    def stop_standing(self) -> None:
         """Remain the controller until shutdown, but do not stand for election again."""
         ...
 
@@ -90,8 +90,8 @@ class ControllerPart(DecidesHere, Protocol):
 class ZookeeperMode:
     """Implements `MetadataSource` with ZooKeeper and the active ZooKeeper-mode controller."""
 
-    partitions: type[Partitions] = ToldPartitions
-    replication: type[Replication] = ToldReplication
+    partitions: type[Partitions] = ControlledPartitions
+    replication: type[Replication] = ControlledReplication
     guards: "GuardTable[Broker]" = ZOOKEEPER_TABLE
 
     def __init__(self, broker: "Broker") -> None:
@@ -115,7 +115,7 @@ class ZookeeperMode:
         self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
         self._feature_watch = FeatureWatch(broker.world, self.session, self.features) if self.protocol.has_feature_znode else None
         self.controller: ControllerPart | None = self._make_controller()
-        self._departure = Departure(self)
+        self._departure = ControlledShutdown(self)
 
     def _receiver(self) -> ReceivedMetadata:
         broker = self.broker
@@ -164,7 +164,7 @@ class ZookeeperMode:
             return IsrChangesWithoutEpochs(self.shell, channel, lambda: self.broker_epoch, moved)
         return IsrZnodes(self.shell, channel, self.session, lambda: self.received.controller_epoch, moved)
 
-    def decisions(self, channel: ControllerChannel) -> Decisions:
+    def decisions(self, channel: ControllerChannel) -> RequestForwarder:
         """Decide locally if this broker is the controller."""
         return ZookeeperDecisions(lambda: self.controller, Forwarding(self.shell, channel), lambda: self.received.is_kraft_controller)
 
@@ -177,11 +177,11 @@ class ZookeeperMode:
         """Allocate producer-id blocks from ZooKeeper, or through the controller, depending on inter.broker.protocol.version."""
         return channel if self.protocol.allocates_producer_ids else ZnodeBlocks(self)
 
-    def told_controller(self, alive: Sequence[int]) -> int:
+    def reported_controller(self, alive: Sequence[int]) -> int:
         """Return the controller id for clients, if clients can reach it. They cannot reach a KRaft
         controller: then any live broker, which forwards requests."""
         if self.received.is_kraft_controller:
-            return self.broker.chance.choice(alive) if alive else NO_CONTROLLER
+            return self.broker.rng.choice(alive) if alive else NO_CONTROLLER
         known = self.received.controller_id
         return known if known is not None and known in alive else NO_CONTROLLER
 
@@ -216,7 +216,7 @@ class ZookeeperMode:
         async def learn() -> None:
             await create_chroot(self.session, broker.config)
             await create_persistent_paths(self.session)
-            broker.belongs_to(await cluster_id_of(self.session, broker.world, broker.config))
+            broker.set_cluster_id(await cluster_id_of(self.session, broker.world, broker.config))
 
         with self._given_up_if_refused():
             await self.session.start()
@@ -230,7 +230,7 @@ class ZookeeperMode:
             await self._register()
 
         with self._given_up_if_refused():
-            self.session.note_began()
+            self.session.emit_session_started()
             await self._start_up(register_broker)
         self._is_up = True
 
@@ -265,7 +265,7 @@ class ZookeeperMode:
             spawn(self._feature_watch.run(), "feature-changes")
         if self._access is not None:
             spawn(self._access.run(), "access-changes")
-        self.broker.open_door()
+        self.broker.start_serving()
         if self.controller is not None:
             spawn(self.controller.elect(), "controller-election")
 
@@ -282,7 +282,7 @@ class ZookeeperMode:
         version = VERSION_WITH_FEATURES if self.protocol.has_feature_znode else VERSION_BEFORE
         znode = broker_znode(config, self.broker.addresses, world.clock.wall_ms(), version)
         self._czxid = await register_in_time(self.session, config.node_id, znode, config.registration_wait_ms)
-        world.note(BrokerEpochReceived(broker_epoch=self._czxid))
+        world.emit(BrokerEpochReceived(broker_epoch=self._czxid))
 
     # Running -------------------------------------------------------------------------------------------------------------------------------
 
@@ -304,8 +304,8 @@ class ZookeeperMode:
         """The broker is in service once the image lists it as alive."""
         if self.broker.config.node_id in changes.brokers and image.broker(self.broker.config.node_id) is not None:
             if not self.broker.is_decided:
-                self.broker.world.note(NodeReady())
-            self.broker.is_in_service()
+                self.broker.world.emit(NodeReady())
+            self.broker.startup_completed()
 
     def _on_controller_request(self) -> None:
         """Connect to the controller that sent the latest request."""
@@ -358,7 +358,7 @@ class ZookeeperMode:
         because brokers still need its requests."""
         self._departure.close()
         if self.controller is not None:
-            self.controller.stand_no_more()
+            self.controller.stop_standing()
 
     async def finish(self) -> None:
         """Resign as controller and close the session, which deletes the broker's znode."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.alter_partition import BROKER_EPOCHS_SINCE, TOPIC_IDS_SINCE
-from kraftsim.core.metadata.partition_facts import changed_fact
+from kraftsim.core.metadata.partition_events import partition_changed_event
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
 from kraftsim.core.metadata.topic_table import PartitionKey
 from kraftsim.core.zookeeper_mode.partition_rules import in_sync_with
@@ -32,14 +32,14 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsReque
 from protocol.schema import Message
 
 if TYPE_CHECKING:
-    from kraftsim.node.zookeeper_mode.reign import Reign
+    from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 
 
-def controlled_shutdown(context: "Reign", call: Call) -> Answer | Deferred:
+def controlled_shutdown(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Move leadership away from a broker; the response lists the partitions it still leads, once ZooKeeper has acknowledged the changes."""
     request = call.body
     assert isinstance(request, ControlledShutdownRequest), "dispatch decodes by API key"
-    broker = context.ledger.state.cluster.broker(request.broker_id)
+    broker = context.metadata_writer.state.cluster.broker(request.broker_id)
     if broker is None:
         is_named = call.api_version >= 2 and request.broker_epoch != NO_BROKER_EPOCH
         return ControlledShutdownResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR if is_named else ErrorCode.BROKER_NOT_AVAILABLE)
@@ -47,14 +47,14 @@ def controlled_shutdown(context: "Reign", call: Call) -> Answer | Deferred:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     left = context.shut_down(broker)
     rows = [RemainingPartition(topic_name=context.topic_of(key).name, partition_index=key[1]) for key in left]
-    return context.ledger.commit(Decision([], None), lambda offsets: ControlledShutdownResponse(remaining_partitions=rows))
+    return context.metadata_writer.commit(Decision([], None), lambda offsets: ControlledShutdownResponse(remaining_partitions=rows))
 
 
-def alter_partition(context: "Reign", call: Call) -> Answer | Deferred:
+def alter_partition(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Change in-sync replicas at the request of leaders; a reassignment that this completes proceeds immediately."""
     request = call.body
     assert isinstance(request, AlterPartitionRequest), "dispatch decodes by API key"
-    state = context.ledger.state
+    state = context.metadata_writer.state
     if not state.cluster.is_current(request.broker_id, request.broker_epoch):
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     by_id = call.api_version >= TOPIC_IDS_SINCE
@@ -77,20 +77,20 @@ def alter_partition(context: "Reign", call: Call) -> Answer | Deferred:
                 changed[topic.topic_id, each.partition_index] = outcome
             results.append(_result(each.partition_index, outcome))
         rows.append(AlterPartitionTopicResult(topic_name=asked.topic_name, topic_id=asked.topic_id, partitions=results))
-    answer = context.ledger.commit(_decision(context, changed), lambda offsets: AlterPartitionResponse(topics=rows))
+    answer = context.metadata_writer.commit(_decision(context, changed), lambda offsets: AlterPartitionResponse(topics=rows))
     context.moves.look(changed)
     return answer
 
 
-def _decision(context: "Reign", changed: dict[PartitionKey, PartitionRegistration]) -> Decision[None]:
-    level = context.ledger.state.features.metadata_level
+def _decision(context: "ControllerContext", changed: dict[PartitionKey, PartitionRegistration]) -> Decision[None]:
+    level = context.metadata_writer.state.features.metadata_level
     records: Sequence[Message] = [partition_record(*key, after, level) for key, after in changed.items()]
-    facts: tuple[Event, ...] = tuple(changed_fact(key, context.topic_of(key).name, after) for key, after in changed.items())
+    facts: tuple[Event, ...] = tuple(partition_changed_event(key, context.topic_of(key).name, after) for key, after in changed.items())
     return Decision(records, None, facts)
 
 
 def _altered(
-    context: "Reign", partition: PartitionRegistration, broker_id: int, asked: AlterPartitionData, version: int
+    context: "ControllerContext", partition: PartitionRegistration, broker_id: int, asked: AlterPartitionData, version: int
 ) -> PartitionRegistration | Refusal:
     """Return the changed partition; an unchanged one if it already has this ISR, whatever partition epoch the request contains."""
     isr = [each.broker_id for each in asked.new_isr_with_epochs] if version >= BROKER_EPOCHS_SINCE else list(asked.new_isr)
@@ -105,7 +105,7 @@ def _altered(
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION)
     if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         return Refusal(ErrorCode.INVALID_REQUEST)
-    if not all(context.ledger.state.cluster.is_active(each) for each in isr):
+    if not all(context.metadata_writer.state.cluster.is_active(each) for each in isr):
         return Refusal(ErrorCode.INELIGIBLE_REPLICA if version >= TOPIC_IDS_SINCE else ErrorCode.OPERATION_NOT_ATTEMPTED)
     return in_sync_with(partition, broker_id, isr, asked.leader_recovery_state)
 
@@ -121,11 +121,11 @@ def _result(number: int, partition: PartitionRegistration) -> AlterPartitionData
     )
 
 
-def allocate_producer_ids(context: "Reign", call: Call) -> Answer | Deferred:
+def allocate_producer_ids(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Allocate the next block of producer ids from ZooKeeper for a broker."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
-    broker = context.ledger.state.cluster.broker(request.broker_id)
+    broker = context.metadata_writer.state.cluster.broker(request.broker_id)
     if broker is None:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.broker_epoch != request.broker_epoch:
@@ -135,10 +135,10 @@ def allocate_producer_ids(context: "Reign", call: Call) -> Answer | Deferred:
     return later
 
 
-async def _claim(context: "Reign", broker_id: int, later: Deferred) -> None:
+async def _claim(context: "ControllerContext", broker_id: int, later: Deferred) -> None:
     """Answer with a block. Raises ControllerMoved after answering with that error: the next controller allocates the next block."""
     try:
-        block = await context.blocks.take(broker_id, context.world.note)
+        block = await context.blocks.take(broker_id, context.world.emit)
     except ZookeeperRefused:
         later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         return

@@ -60,7 +60,7 @@ class ConfigWatch:
         try:
             entity = parse_config_change(data)
         except MalformedMessage as malformed:
-            self._world.note(ZnodeNotUnderstood(path=path, reason=malformed.reason))
+            self._world.emit(ZnodeNotUnderstood(path=path, reason=malformed.reason))
             return
         await self._reread(entity)
 
@@ -106,7 +106,7 @@ class ConfigWatch:
         try:
             return entity_changes(entity, data, self._image())
         except MalformedMessage as malformed:
-            self._world.note(ZnodeNotUnderstood(path=f"{CONFIG}/{entity}", reason=malformed.reason))
+            self._world.emit(ZnodeNotUnderstood(path=f"{CONFIG}/{entity}", reason=malformed.reason))
             return ()
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import ImageChanges
-from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata, Told, refuse_broker_epoch
+from kraftsim.core.zookeeper_mode.received_metadata import MetadataUpdate, ReceivedMetadata, refuse_broker_epoch
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper_mode.config_watch import Load
-from kraftsim.node.zookeeper_mode.hosting import ToldPartitions
+from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -85,7 +85,7 @@ class ControlRequests:
 
     async def _become_leader_or_follower(self, request: LeaderAndIsrRequest, version: int) -> Answer:
         refusal = self._refuse_epoch(request)
-        result = refusal or self._received.appoint(request, self._mode.image, self._partitions.held)
+        result = refusal or self._received.apply_leader_and_isr(request, self._mode.image, self._partitions.held)
         if isinstance(result, Refusal):
             return LeaderAndIsrResponse(error_code=result.error)
         await self._apply(result)
@@ -108,7 +108,7 @@ class ControlRequests:
         ]
         return StopReplicaResponse(partition_errors=rows)
 
-    async def _apply(self, result: Told) -> None:
+    async def _apply(self, result: MetadataUpdate) -> None:
         """Apply a request to the image and act on it: only LeaderAndIsr makes this broker a leader or follower.
 
         A new log uses the configs that its topic currently has in ZooKeeper.
@@ -119,7 +119,7 @@ class ControlRequests:
         if changes:
             await self._mode.publish(changes)
 
-    async def _load(self, result: Told, load_configs: Load) -> ImageChanges:
+    async def _load(self, result: MetadataUpdate, load_configs: Load) -> ImageChanges:
         image = self._mode.image
         for name, topic_id in result.adopted.items():
             if image.topic(name) is not None:
@@ -152,13 +152,13 @@ class ControlRequests:
         return refuse_broker_epoch(request.broker_epoch, self._mode.epoch_for(is_kraft=request.is_kraft_controller))
 
     @property
-    def _partitions(self) -> ToldPartitions:
+    def _partitions(self) -> ControlledPartitions:
         partitions = self._mode.broker.partitions
-        assert isinstance(partitions, ToldPartitions), "a broker in ZooKeeper mode has these"
+        assert isinstance(partitions, ControlledPartitions), "a broker in ZooKeeper mode has these"
         return partitions
 
 
-def _leader_and_isr_response(request: LeaderAndIsrRequest, result: Told, version: int) -> LeaderAndIsrResponse:
+def _leader_and_isr_response(request: LeaderAndIsrRequest, result: MetadataUpdate, version: int) -> LeaderAndIsrResponse:
     """Build the response for each partition, with topic ids if this version has them."""
     if version < FIRST_VERSION_BY_TOPIC_ID:
         rows = [

@@ -17,10 +17,10 @@ from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, Zo
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 from kraftsim.node.zookeeper_mode.controller_requests import answer_to
 from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
 from kraftsim.node.zookeeper_mode.producer_id_blocks import ControllerBlocks
-from kraftsim.node.zookeeper_mode.reign import Reign
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved, create_request, set_request
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
@@ -43,7 +43,7 @@ from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 
-NOBODY: Final = -1
+NO_CONTROLLER: Final = -1
 RETRY_MS: Final = 100
 LOWEST_LEVEL: Final = 11
 """Metadata version for the validation rules shared with KRaft; a lower one would reject what ZooKeeper has
@@ -62,7 +62,7 @@ RETURNABLE: Final = (ZookeeperError.NODE_EXISTS, ZookeeperError.BAD_VERSION, Zoo
 
 
 class ZookeeperController:
-    """`elect` is called once the broker has registered, and after each new session; `reign` is not None while
+    """`elect` is called once the broker has registered, and after each new session; `context` is not None while
     this broker is the active controller."""
 
     def __init__(self, mode: "ZookeeperMode") -> None:
@@ -71,9 +71,9 @@ class ZookeeperController:
         self.world = mode.shell.world
         self.config = mode.shell.config
         self.protocol = mode.protocol
-        self.controller_id = NOBODY
+        self.controller_id = NO_CONTROLLER
         """The controller id according to /controller."""
-        self.reign: Reign | None = None
+        self.context: ControllerContext | None = None
         self.entities = asyncio.Lock()
         """Held while an entity is read, decided and written."""
         self._is_electing = False
@@ -85,12 +85,12 @@ class ZookeeperController:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the active controller, to its own knowledge."""
-        return self.reign is not None and self.reign.is_active
+        return self.context is not None and self.context.is_active
 
     @property
     def controller_epoch(self) -> int:
         """The epoch of this controller; -1 if this broker is not the controller."""
-        return NOBODY if self.reign is None else self.reign.controller_epoch
+        return NO_CONTROLLER if self.context is None else self.context.controller_epoch
 
     def handle(self, key: int, call: Call) -> Answer | Deferred:
         """Handle a request that the controller, or any broker, serves by writing to ZooKeeper."""
@@ -98,8 +98,8 @@ class ZookeeperController:
 
     def learned(self, records: Sequence[Message]) -> None:
         """Apply configs, quotas and ACLs that this broker has read."""
-        if self.reign is not None and self.reign.is_active:
-            self.reign.learned(records)
+        if self.context is not None and self.context.is_active:
+            self.context.learned(records)
 
     # Election --------------------------------------------------------------------------------------------------------------------------------------
 
@@ -144,15 +144,17 @@ class ZookeeperController:
                 self.controller_id = ControllerZnode.parse(data or b"").broker_id
             except MalformedMessage:
                 self._resign("/controller is malformed")
-                self.controller_id = NOBODY
+                self.controller_id = NO_CONTROLLER
                 raise
-            if self.reign is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.reign.client.session):
+            if self.context is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.context.client.session):
                 self._resign("another controller was elected")
-            elif self.reign is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session and not self._is_leaving:
+            elif (
+                self.context is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session and not self._is_leaving
+            ):
                 await self._resume_election()  # created by a request whose connection was lost
             return
         self._resign("/controller was deleted")
-        self.controller_id = NOBODY
+        self.controller_id = NO_CONTROLLER
         if not self._is_leaving:
             await self._stand_for_election()
 
@@ -168,7 +170,7 @@ class ZookeeperController:
         data, stat = await client.get(CONTROLLER_EPOCH, watch=True)
         epoch = parse_controller_epoch(data) + 1
         znode = ControllerZnode(
-            broker_id=self.config.node_id, timestamp_ms=self.world.clock.wall_ms(), kraft_epoch=NOBODY if self.protocol.can_migrate else None
+            broker_id=self.config.node_id, timestamp_ms=self.world.clock.wall_ms(), kraft_epoch=NO_CONTROLLER if self.protocol.can_migrate else None
         )
         try:
             await client.multi(
@@ -189,22 +191,22 @@ class ZookeeperController:
         await self._activate(parse_controller_epoch(data), stat.version)
 
     async def _activate(self, epoch: int, epoch_version: int) -> None:
-        self.world.note(ZookeeperControllerElected(controller_epoch=epoch))
-        context = self.reign = Reign(self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version)
+        self.world.emit(ZookeeperControllerElected(controller_epoch=epoch))
+        context = self.context = ControllerContext(self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version)
         try:
             await context.begin()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
             if isinstance(failure, MalformedMessage):
                 self._not_understood(failure)
-            if self.reign is context:
+            if self.context is context:
                 await self._step_down(f"{type(failure).__name__}: {failure}")
 
-    async def guarded(self, context: Reign, work: Callable[[], Awaitable[None]]) -> None:
+    async def guarded(self, context: ControllerContext, work: Callable[[], Awaitable[None]]) -> None:
         """Run work of the active controller; resign if another controller was elected meanwhile."""
         try:
             await work()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
-            if self.reign is not context or self._is_over:
+            if self.context is not context or self._is_over:
                 return
             if isinstance(failure, MalformedMessage):
                 self._not_understood(failure)
@@ -212,7 +214,7 @@ class ZookeeperController:
 
     async def _step_down(self, reason: str) -> None:
         """Resign, delete /controller if this broker still owns it, and check for a controller."""
-        context = self.reign
+        context = self.context
         self._resign(reason)
         if context is not None and not self._is_over:
             try:
@@ -225,35 +227,35 @@ class ZookeeperController:
             await self.elect()
 
     def _not_understood(self, malformed: MalformedMessage) -> None:
-        self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
+        self.world.emit(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
     def _resign(self, reason: str) -> None:
-        context, self.reign = self.reign, None
+        context, self.context = self.context, None
         if context is not None:
-            self.world.note(ZookeeperControllerResigned(controller_epoch=context.controller_epoch, reason=reason))
+            self.world.emit(ZookeeperControllerResigned(controller_epoch=context.controller_epoch, reason=reason))
             context.end()
 
     def _on_event(self, event_type: EventType, path: str) -> None:
         if self._is_over:
             return
-        if path == CONTROLLER or (path == CONTROLLER_EPOCH and self.reign is None):
+        if path == CONTROLLER or (path == CONTROLLER_EPOCH and self.context is None):
             self.shell.tasks.spawn(self.elect(), "controller-election")
-        elif self.reign is not None:
+        elif self.context is not None:
             if path in WATCHED:
-                self.reign.has_happened(WATCHED[path])
+                self.context.queue_event(WATCHED[path])
             elif path.startswith(f"{BROKER_IDS}/") and event_type == EventType.NODE_DATA_CHANGED:
-                self.reign.has_happened("broker", path.removeprefix(f"{BROKER_IDS}/"))
+                self.context.queue_event("broker", path.removeprefix(f"{BROKER_IDS}/"))
             elif path.startswith(f"{TOPICS}/") and event_type == EventType.NODE_DATA_CHANGED:
-                self.reign.has_happened("topic", path.removeprefix(f"{TOPICS}/").partition("/")[0])
+                self.context.queue_event("topic", path.removeprefix(f"{TOPICS}/").partition("/")[0])
 
     # Shutdown --------------------------------------------------------------------------------------------------------------------------------------
 
     def on_session_lost(self) -> None:
         """Resign immediately: another controller may have been elected."""
-        self.controller_id = NOBODY
+        self.controller_id = NO_CONTROLLER
         self._resign("the session expired")
 
-    def stand_no_more(self) -> None:
+    def stop_standing(self) -> None:
         """Do not stand for election again: the broker is about to stop. An active controller continues to notify brokers.
 
         Source: KafkaServer.shutdown stops the controller after the log manager.
@@ -268,8 +270,8 @@ class ZookeeperController:
     def abort(self) -> None:
         """Release everything immediately, as a killed process would."""
         self._is_over = True
-        if self.reign is not None:
-            self.reign.abort()
+        if self.context is not None:
+            self.context.abort()
 
     # Parts of the active controller ----------------------------------------------------------------------------------------------------------------
 

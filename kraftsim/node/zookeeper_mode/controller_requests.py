@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from kraftsim.catalogue import Catalogue
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.zookeeper_mode.cluster_requests import allocate_producer_ids, alter_partition, controlled_shutdown
+from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 from kraftsim.node.zookeeper_mode.entity_requests import (
     alter_client_quotas,
     alter_configs,
@@ -20,7 +21,6 @@ from kraftsim.node.zookeeper_mode.entity_requests import (
     delete_acls,
     incremental_alter_configs,
 )
-from kraftsim.node.zookeeper_mode.reign import Reign
 from kraftsim.node.zookeeper_mode.topic_requests import alter_partition_reassignments, create_partitions, create_topics, delete_topics, elect_leaders
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
     from kraftsim.node.zookeeper_mode.controller import ZookeeperController
 
-Serve: TypeAlias = Callable[[Reign, Call], Answer | Deferred]
+Serve: TypeAlias = Callable[[ControllerContext, Call], Answer | Deferred]
 ServeAnywhere: TypeAlias = Callable[["ZookeeperController", Call], Answer | Deferred]
 BY_CONTROLLER: Final[dict[int, Serve]] = {
     ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown,
@@ -57,7 +57,7 @@ def answer_to(controller: "ZookeeperController", key: int, call: Call) -> Answer
     anywhere = ANYWHERE.get(key)
     if anywhere is not None:
         return anywhere(controller, call)
-    context = controller.reign
+    context = controller.context
     if context is None or not context.is_active:
         return refusal(call, ErrorCode.NOT_CONTROLLER)
     if key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
@@ -76,8 +76,8 @@ def refusal(call: Call, error: ErrorCode) -> Answer:
     return refuse(call, error)
 
 
-def _gated(context: Reign, call: Call, serve: Serve) -> Answer | Deferred:
-    writer = context.ledger
+def _gated(context: ControllerContext, call: Call, serve: Serve) -> Answer | Deferred:
+    writer = context.metadata_writer
 
     def handle() -> Answer | Deferred:
         if not context.is_active:

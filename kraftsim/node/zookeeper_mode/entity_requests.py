@@ -14,7 +14,7 @@ from kraftsim.core.decision import Decision
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.state_facts import StateFacts
+from kraftsim.core.zookeeper_mode.state_facts import StateView
 from kraftsim.core.zookeeper_mode.znode_reading import acl_records
 from kraftsim.core.zookeeper_mode.znode_texts import config_entity, quota_path
 from kraftsim.core.zookeeper_mode.znode_writing import Touched, WriteKind, ZnodeOperation, ZnodeWrite, acls_changed, config_changed, quota_changed
@@ -27,7 +27,7 @@ from kraftsim.node.controller.handlers import (
     k49_alter_client_quotas,
     k51_alter_user_scram_credentials,
 )
-from kraftsim.node.controller.ledger import AppendedOffsets
+from kraftsim.node.controller.metadata_writer import AppendedOffsets
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
@@ -103,12 +103,12 @@ def _written(
 ) -> Deferred:
     later, refuse = Deferred(), handler.refuse
     assert refuse is not None, "what is written can be refused"
-    work = Scribe(controller, has_rules=has_rules).serve(call, handler, [entity for entity in entities if entity is not None], later)
+    work = EntityRequestHandler(controller, has_rules=has_rules).serve(call, handler, [entity for entity in entities if entity is not None], later)
     controller.shell.tasks.spawn(or_refused(work, later, call, refuse), "entity-request")
     return later
 
 
-class Scribe:
+class EntityRequestHandler:
     """Offers the subset of the controller interface that entity handlers need; writes without being the controller."""
 
     def __init__(self, controller: "ZookeeperController", *, has_rules: bool) -> None:
@@ -117,7 +117,7 @@ class Scribe:
         self.shell = controller.shell
         self.parts = controller.mode.broker.parts
         self.is_active = True
-        self.ledger = EntityLedger(controller.new_state())
+        self.metadata_writer = EntityWriter(controller.new_state())
         self._controller = controller
         self._has_rules = has_rules
 
@@ -140,7 +140,7 @@ class Scribe:
 
     async def _read(self, entities: Sequence[str]) -> None:
         """Load the broker's image, with some entities re-read from ZooKeeper."""
-        image, state = self._controller.mode.image, self.ledger.state
+        image, state = self._controller.mode.image, self.metadata_writer.state
         reader = ZnodeReader(self._controller.mode.client)
         kept = [record for record in snapshot_records(image) if not (self._has_rules and isinstance(record, AccessControlEntryRecord))]
         found = await reader.some([f"{CONFIG}/{entity}" for entity in dict.fromkeys(entities)])
@@ -153,13 +153,13 @@ class Scribe:
             kept += [record for piece in acl_records(rules, lambda: drawn.randbytes(ID_BYTES)) for record in piece]
         for offset, record in enumerate(kept):
             state.replay(record, offset)
-        self.ledger.next_offset = len(kept)
+        self.metadata_writer.next_offset = len(kept)
         state.commit_through(len(kept))
 
     async def _write(self) -> None:
         """Write the decided changes, and notify all brokers."""
         client = self._controller.mode.client
-        for operation in self.ledger.operations():
+        for operation in self.metadata_writer.operations():
             for write in operation.writes:
                 if await self._is_cleaned(write):
                     continue
@@ -198,14 +198,14 @@ class Scribe:
         return (await ZnodeReader(self._controller.mode.client).names_below([path]))[0][1]
 
 
-class EntityLedger:
+class EntityWriter:
     """Implements the ledger interface for entities; committed records are kept until they are written."""
 
     def __init__(self, state: ControllerState) -> None:
         self.state = state
         self.refuse: Callable[[ErrorCode], Answer] | None = None
         self.next_offset = 0
-        self._facts = StateFacts(state)
+        self._facts = StateView(state)
         self._touched = Touched()
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer:
@@ -225,4 +225,4 @@ class EntityLedger:
 
     def _add_operation(self, record: Message) -> None:
         assert not isinstance(record, RemoveAccessControlEntryRecord) or self.state.registries.access_rules.get(record.id) is not None
-        self._touched.note(record, self._facts)
+        self._touched.emit(record, self._facts)

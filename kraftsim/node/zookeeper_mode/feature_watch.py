@@ -62,7 +62,7 @@ class FeatureWatch:
         try:
             self._features.read = FinalizedFeatures(FeatureZnode.parse(data or b"").levels, stat.version)
         except MalformedMessage as malformed:
-            self._world.note(ZnodeNotUnderstood(path=FEATURE, reason=malformed.reason))
+            self._world.emit(ZnodeNotUnderstood(path=FEATURE, reason=malformed.reason))
 
     async def run(self) -> None:
         """Follow changes until cancelled."""

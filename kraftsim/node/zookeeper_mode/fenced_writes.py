@@ -63,16 +63,16 @@ class FencedWrites:
         there = dict.fromkeys(await self._existing(asked))
         found: list[ZnodeWrite] = []
         for write in writes:
-            is_there = write.path in there
+            is_registered = write.path in there
             match write.kind:
-                case WriteKind.PUT if write.data is None and is_there:
+                case WriteKind.PUT if write.data is None and is_registered:
                     continue
                 case WriteKind.PUT:
-                    kind = WriteKind.SET if is_there else WriteKind.CREATE
+                    kind = WriteKind.SET if is_registered else WriteKind.CREATE
                     there[write.path] = None
                     found.append(ZnodeWrite(kind=kind, path=write.path, data=write.data))
                 case WriteKind.DROP:
-                    found += [ZnodeWrite(kind=WriteKind.DELETE, path=write.path)] if is_there else []
+                    found += [ZnodeWrite(kind=WriteKind.DELETE, path=write.path)] if is_registered else []
                 case _:
                     found += await expanded(self._client, write)
         return found

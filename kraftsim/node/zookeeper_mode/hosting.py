@@ -10,7 +10,7 @@ from collections.abc import Collection
 from functools import partial
 
 from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.zookeeper_mode.received_metadata import HeldPartition
+from kraftsim.core.zookeeper_mode.received_metadata import LocalPartition
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.replication.replication import Replication
@@ -21,18 +21,18 @@ STRAY_SUFFIX = "-stray"
 NO_LEADER_EPOCH = -1
 
 
-class ToldPartitions(Partitions):
+class ControlledPartitions(Partitions):
     """`Partitions` with the operations that LeaderAndIsr and StopReplica need."""
 
-    def held(self, topic: str, partition: int) -> HeldPartition | None:
+    def held(self, topic: str, partition: int) -> LocalPartition | None:
         """Return the local state of a partition; None if it is neither hosted nor offline."""
         if self.is_offline(topic, partition):
-            return HeldPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=None, is_offline=True)
+            return LocalPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=None, is_offline=True)
         hosted = self.find(topic, partition)
         if hosted is None:
             owner = self._owner(topic, partition)
-            return None if owner is None else HeldPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=owner)
-        return HeldPartition(leader_epoch=hosted.replica.leader_epoch, topic_id=hosted.topic_id)
+            return None if owner is None else LocalPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=owner)
+        return LocalPartition(leader_epoch=hosted.replica.leader_epoch, topic_id=hosted.topic_id)
 
     def _owner(self, topic: str, partition: int) -> bytes | None:
         """Return the topic id of a log left by an earlier run; None if there is no log, or it has no topic id."""
@@ -84,7 +84,7 @@ class ToldPartitions(Partitions):
         return True
 
 
-class ToldReplication(Replication):
+class ControlledReplication(Replication):
     """`Replication` without knowledge of broker epochs: every live broker may join the ISR."""
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:

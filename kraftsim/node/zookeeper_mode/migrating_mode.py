@@ -32,7 +32,7 @@ A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000
 DEPARTURE_MS: Final = 300_000
 
 
-class PatientLifecycle(Lifecycle):
+class MigratingLifecycle(Lifecycle):
     """`Lifecycle` without an effective registration timeout."""
 
     def _registration_timeout_ms(self) -> int:
@@ -83,7 +83,7 @@ class MigratingMode(ZookeeperMode):
             previous_broker_epoch=NO_BROKER_EPOCH,
             is_migrating=True,
         )
-        self._lifecycle = PatientLifecycle(
+        self._lifecycle = MigratingLifecycle(
             self.shell, self._heartbeats, registration, lambda: self._log.published_offset, lambda: raft.trouble, lambda: None
         )
 
@@ -100,7 +100,7 @@ class MigratingMode(ZookeeperMode):
             disk.remove(f"{METADATA_DIRECTORY}/{name}")
         if names:
             await disk.flush_directory(METADATA_DIRECTORY)
-            self.broker.world.note(MetadataCopyForgotten())
+            self.broker.world.emit(MetadataCopyForgotten())
 
     def begin(self) -> None:
         """Fetch the metadata log and register with the quorum, in addition to ZooKeeper mode."""
@@ -158,7 +158,7 @@ class MigratingMode(ZookeeperMode):
         await super().stop()
         self._heartbeats.close()
         if self._raft is not None:
-            await self._raft.hand_over()
+            await self._raft.transfer_leadership()
             await self._raft.stop()
 
     async def finish(self) -> None:

@@ -37,7 +37,7 @@ class Blocks:
     def __init__(self, client: ZookeeperClient) -> None:
         self._client = client
 
-    async def take(self, broker_id: int, note: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
+    async def take(self, broker_id: int, emit: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
         """Return the block allocated to a broker, or the reason for refusal. Raises ZookeeperRefused if ZooKeeper is unavailable."""
         while True:
             data, stat = await self._client.get(PRODUCER_ID_BLOCK)
@@ -50,7 +50,7 @@ class Blocks:
                 if refused.error != ZookeeperError.BAD_VERSION:
                     raise
                 continue  # a concurrent allocation came first
-            note(
+            emit(
                 ProducerIdBlockAllocated(
                     broker_id=broker_id,
                     broker_epoch=NO_EPOCH,
@@ -76,9 +76,9 @@ class ControllerBlocks(Blocks):
         super().__init__(client)
         self._writes = writes
 
-    async def take(self, broker_id: int, note: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
+    async def take(self, broker_id: int, emit: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
         """Return the block allocated to a broker, or the reason for refusal. Raises ControllerMoved and ZookeeperRefused."""
-        return await super().take(broker_id, note)
+        return await super().take(broker_id, emit)
 
     async def _set(self, text: bytes, version: int) -> None:
         await self._writes.attempt([set_request(PRODUCER_ID_BLOCK, text, version)])

@@ -30,7 +30,7 @@ class ZnodeBlocks:
     async def _take(self, on_answer: OnAnswer) -> None:
         mode = self._mode
         try:
-            block = await mode.session.until_connected(lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.note))
+            block = await mode.session.until_connected(lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.emit))
         except ZookeeperRefused:
             on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             return

@@ -28,14 +28,14 @@ SOCKET_TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToldBroker:
+class BrokerChannelEndpoint:
     """The current endpoint of a broker; another epoch is another incarnation, which starts with an empty queue."""
 
     address: Address
     broker_epoch: int
 
 
-class Propagator:
+class ControllerChannelManager:
     """The broker channels of one controller. Call `set_brokers` whenever brokers start or stop, then `send`;
     `close` or `abort` at the end."""
 
@@ -45,7 +45,7 @@ class Propagator:
         self._own_versions = own_versions
         self._channels: dict[int, _Channel] = {}
 
-    def set_brokers(self, brokers: Mapping[int, ToldBroker]) -> None:
+    def set_brokers(self, brokers: Mapping[int, BrokerChannelEndpoint]) -> None:
         """Keep a channel to exactly these brokers."""
         for broker_id in [known for known, channel in self._channels.items() if brokers.get(known) != channel.broker]:
             self._channels.pop(broker_id).close()
@@ -79,7 +79,12 @@ class _Channel:
     """The queue of one broker, served by a task of the node."""
 
     def __init__(
-        self, shell: NodeShell, broker_id: int, broker: ToldBroker, on_response: OnResponse, own_versions: Mapping[int, VersionRange] | None
+        self,
+        shell: NodeShell,
+        broker_id: int,
+        broker: BrokerChannelEndpoint,
+        on_response: OnResponse,
+        own_versions: Mapping[int, VersionRange] | None,
     ) -> None:
         self.broker = broker
         self._shell = shell
@@ -128,7 +133,7 @@ class _Channel:
         except OSError:
             return None
         assert isinstance(answer, ControlResponse), "the answer is to what was asked"
-        await self._shell.world.breathe("told to a broker, and its answer not looked at")
+        await self._shell.world.yield_point("told to a broker, and its answer not looked at")
         return answer
 
     async def _connected(self) -> PeerConnection:

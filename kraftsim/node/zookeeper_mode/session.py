@@ -100,7 +100,7 @@ class ZookeeperSession:
         if state is SessionState.CONNECTED:
             self._connected.set()
         elif state is SessionState.EXPIRED:
-            self._shell.world.note(BrokerSessionLost(session=self.client.session))
+            self._shell.world.emit(BrokerSessionLost(session=self.client.session))
             self._connected.clear()
             self._on_expired()
             self._shell.tasks.spawn(self._renew(), "zookeeper-session-renewal")
@@ -111,9 +111,9 @@ class ZookeeperSession:
         self.client = self._new_client()
         self.client.start()
         await self._connected.wait()
-        self.note_began()
+        self.emit_session_started()
         await self._on_renewed()
 
-    def note_began(self) -> None:
+    def emit_session_started(self) -> None:
         """Emit an event for the start of a session."""
-        self._shell.world.note(BrokerSessionBegan(session=self.client.session, timeout_ms=self.client.session_timeout_ms))
+        self._shell.world.emit(BrokerSessionBegan(session=self.client.session, timeout_ms=self.client.session_timeout_ms))

@@ -17,7 +17,7 @@ from protocol.uuids import uuid_text
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 
 if TYPE_CHECKING:
-    from kraftsim.node.zookeeper_mode.reign import Reign
+    from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 
 Replica = tuple[int, int]
 """Partition and broker."""
@@ -26,7 +26,7 @@ Replica = tuple[int, int]
 class TopicDeletions:
     """The topic deletions of one controller epoch."""
 
-    def __init__(self, context: "Reign") -> None:
+    def __init__(self, context: "ControllerContext") -> None:
         self._context = context
         self.queued: dict[str, None] = {}
         """Topics queued for deletion."""
@@ -40,7 +40,7 @@ class TopicDeletions:
         """Process the requests in /admin/delete_topics."""
         context = self._context
         for name in await context.reading.deletions():
-            topic = context.ledger.state.replication.topics.topic_named(name)
+            topic = context.metadata_writer.state.replication.topics.topic_named(name)
             if topic is None or not context.config.delete_topic_enable:
                 await context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))])
             elif name not in self.queued:
@@ -54,7 +54,7 @@ class TopicDeletions:
     def retry(self) -> None:
         """Start the deletions that can start now."""
         for name in [name for name in self.queued if name not in self._going]:
-            topic = self._context.ledger.state.replication.topics.topic_named(name)
+            topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
             if topic is None:
                 self._remove(name)
             elif name not in self._left and self._may_begin(topic):
@@ -62,11 +62,11 @@ class TopicDeletions:
             elif name in self._left:
                 self._complete(topic)
 
-    def on_come(self, broker_ids: Sequence[int]) -> None:
+    def on_brokers_started(self, broker_ids: Sequence[int]) -> None:
         """Send restarted brokers the deletions that they missed."""
-        known = self._context.ledger.state.replication.topics
+        known = self._context.metadata_writer.state.replication.topics
         begun = [topic_id for name in self._left if (topic_id := known.topic_id(name)) is not None]
-        self._context.tell_deletions_again(begun, broker_ids)
+        self._context.resend_deletions(begun, broker_ids)
         self.retry()
 
     def on_stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
@@ -79,7 +79,7 @@ class TopicDeletions:
             if left is not None and row.error_code == ErrorCode.NONE and (row.topic_name, row.partition_index) in deleted:
                 left.pop((row.partition_index, broker_id), None)
         for name in dict.fromkeys(name for name, _ in deleted):
-            topic = self._context.ledger.state.replication.topics.topic_named(name)
+            topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
             if topic is not None and name in self._left:
                 self._complete(topic)
 
@@ -94,7 +94,7 @@ class TopicDeletions:
 
     def _may_begin(self, topic: Topic) -> bool:
         """Only acknowledged partitions are deleted on brokers: the deletion of any other would never be confirmed."""
-        known = self._context.ledger.image.topic_by_id(topic.topic_id)
+        known = self._context.metadata_writer.image.topic_by_id(topic.topic_id)
         return (
             known is not None
             and known.partitions.keys() >= topic.partitions.keys()
@@ -104,7 +104,7 @@ class TopicDeletions:
     def _begin(self, topic: Topic) -> None:
         """Send StopReplica with deletion to all online replicas; brokers that start later receive it then."""
         self._left[topic.name] = {(number, replica): None for number in sorted(topic.partitions) for replica in topic.partitions[number].replicas}
-        self._context.tell_deletions([topic.topic_id])
+        self._context.send_deletions([topic.topic_id])
 
     def _complete(self, topic: Topic) -> None:
         if self._left[topic.name]:
@@ -113,7 +113,7 @@ class TopicDeletions:
         del self._left[topic.name]
         fact = TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions))
         self._going[topic.name] = None
-        context.ledger.write(
+        context.metadata_writer.write(
             [context.reading.removal(topic)],
             (fact,),
             lambda _: self._remove(topic.name),

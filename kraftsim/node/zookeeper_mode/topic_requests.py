@@ -15,7 +15,7 @@ from kraftsim.core.metadata.create_topics import PARTITIONS_PER_REQUEST_MAX, TWI
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
 from kraftsim.core.metadata.elect_leaders import ELECTIONS
 from kraftsim.core.metadata.partition_change import Election
-from kraftsim.core.metadata.partition_facts import partition_facts
+from kraftsim.core.metadata.partition_events import partition_events
 from kraftsim.core.metadata.topic_table import PartitionKey, Topic
 from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE
 from kraftsim.core.zookeeper_mode.topic_rules import decide_more_partitions, decide_topic
@@ -26,7 +26,7 @@ from kraftsim.node.controller.handlers import k19_create_topics, k20_delete_topi
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
-from kraftsim.node.zookeeper_mode.moves import NO_PARTITION
+from kraftsim.node.zookeeper_mode.reassignments import NO_PARTITION
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -44,7 +44,7 @@ from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
 if TYPE_CHECKING:
-    from kraftsim.node.zookeeper_mode.reign import Reign
+    from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 
 
 class Row(Protocol):
@@ -59,7 +59,7 @@ NOT_NEEDED: Final = Refusal(ErrorCode.ELECTION_NOT_NEEDED)
 GOING: Final = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 
 
-def create_topics(context: "Reign", call: Call) -> Answer | Deferred:
+def create_topics(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Create topics; answered once this broker knows their leaders from its own UpdateMetadata request."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
@@ -76,7 +76,7 @@ def create_topics(context: "Reign", call: Call) -> Answer | Deferred:
             continue
         outcome = _decide_topic(context, topic, allowance, PARTITIONS_PER_REQUEST_MAX - made_count)
         if isinstance(outcome, RefusedTopic):
-            context.world.note(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
+            context.world.emit(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
             rows.append(k19_create_topics.row_of(outcome))
             continue
         new_topic, made = outcome
@@ -88,20 +88,20 @@ def create_topics(context: "Reign", call: Call) -> Answer | Deferred:
         records, facts = [], []
         for row in rows:
             row.topic_id = ZERO_UUID
-    decision = Decision(records, None, (*facts, *partition_facts(records, context.ledger.state.replication.topics)))
-    answer = context.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
+    decision = Decision(records, None, (*facts, *partition_events(records, context.metadata_writer.state.replication.topics)))
+    answer = context.metadata_writer.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
     waited = [row for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
     return _when_led(context, answer, [(row.name, row) for row in waited], request.timeout_ms)
 
 
 def _decide_topic(
-    context: "Reign", topic: CreatableTopic, allowance: Allowance, partitions_max: int
+    context: "ControllerContext", topic: CreatableTopic, allowance: Allowance, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
     if not allowance.admits(len(topic.assignments) or max(topic.num_partitions, 1)):
         return RefusedTopic(name=topic.name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED))
     config = context.config
     return decide_topic(
-        context.ledger.state,
+        context.metadata_writer.state,
         topic,
         context.world.random("topics"),
         default_partitions=config.num_partitions,
@@ -110,7 +110,7 @@ def _decide_topic(
     )
 
 
-def create_partitions(context: "Reign", call: Call) -> Answer | Deferred:
+def create_partitions(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Add partitions to topics; answered once this broker knows their leaders."""
     request = call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -123,13 +123,13 @@ def create_partitions(context: "Reign", call: Call) -> Answer | Deferred:
             continue
         going = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.") if topic.name in context.deletions.queued else None
         left = PARTITIONS_PER_REQUEST_MAX - len(records)
-        made = going or decide_more_partitions(context.ledger.state, topic, context.world.random("topics"), left)
+        made = going or decide_more_partitions(context.metadata_writer.state, topic, context.world.random("topics"), left)
         rows.append(_widened(topic.name, made if isinstance(made, Refusal) else None))
         records += [] if isinstance(made, Refusal) else made
     if request.validate_only:
         records = []
-    decision = Decision(records, None, partition_facts(records, context.ledger.state.replication.topics))
-    answer = context.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(results=rows))
+    decision = Decision(records, None, partition_events(records, context.metadata_writer.state.replication.topics))
+    answer = context.metadata_writer.commit(decision, lambda offsets: CreatePartitionsResponse(results=rows))
     waited = [(row.name, row) for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
     return _when_led(context, answer, waited, request.timeout_ms)
 
@@ -140,7 +140,7 @@ def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def _when_led(context: "Reign", answer: Answer | Deferred, rows: Sequence[tuple[str, Row]], timeout_ms: int) -> Answer | Deferred:
+def _when_led(context: "ControllerContext", answer: Answer | Deferred, rows: Sequence[tuple[str, Row]], timeout_ms: int) -> Answer | Deferred:
     """Return an answer once this broker knows leaders of all partitions of some topics; topics that miss the
     timeout are answered with a timeout error."""
     later = Deferred()
@@ -169,22 +169,22 @@ def _when_led(context: "Reign", answer: Answer | Deferred, rows: Sequence[tuple[
     return later if later.answer is None else later.answer
 
 
-def _is_led(context: "Reign", name: str) -> bool:
+def _is_led(context: "ControllerContext", name: str) -> bool:
     """Return whether this broker knows leaders of all partitions; true for a topic that was deleted meanwhile."""
-    wanted, known = context.ledger.state.replication.topics.topic_named(name), context.controller.mode.image.topic(name)
+    wanted, known = context.metadata_writer.state.replication.topics.topic_named(name), context.controller.mode.image.topic(name)
     if wanted is None:
         return True
     return known is not None and all((each := known.partitions.get(number)) is not None and each.has_leader for number in wanted.partitions)
 
 
-def delete_topics(context: "Reign", call: Call) -> Answer | Deferred:
+def delete_topics(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Request the deletion of topics, and answer when they are gone."""
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
     if not context.config.delete_topic_enable:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= k20_delete_topics.DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         return _refused(call, disabled)
-    decision = context.ledger.state.replication.decide_delete_topics(_asked(request, call.api_version))
+    decision = context.metadata_writer.state.replication.decide_delete_topics(_asked(request, call.api_version))
     if isinstance(decision, Refusal):
         return _refused(call, decision.error)
     later = Deferred()
@@ -193,7 +193,7 @@ def delete_topics(context: "Reign", call: Call) -> Answer | Deferred:
     return later
 
 
-async def _delete(context: "Reign", results: list[DeletedTopic], timeout_ms: int, later: Deferred) -> None:
+async def _delete(context: "ControllerContext", results: list[DeletedTopic], timeout_ms: int, later: Deferred) -> None:
     names = [result.name for result in results if result.refusal is None and result.name is not None]
     gone: dict[str, None] = {}
     all_gone = asyncio.Event()
@@ -243,7 +243,7 @@ def _refused(call: Call, error: ErrorCode) -> Answer:
     return DeleteTopicsResponse(responses=rows)
 
 
-def elect_leaders(context: "Reign", call: Call) -> Answer | Deferred:
+def elect_leaders(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Run the requested elections; a request for all partitions returns only those that needed an election."""
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
@@ -252,7 +252,7 @@ def elect_leaders(context: "Reign", call: Call) -> Answer | Deferred:
     if election is None:
         assert refuse is not None, "what a controller decides can be refused"
         return refuse(call, ErrorCode.INVALID_REQUEST)
-    topics = context.ledger.state.replication.topics
+    topics = context.metadata_writer.state.replication.topics
     asks_for_all = request.topic_partitions is None
     if request.topic_partitions is None:
         asked = [(topic.name, [number for number in sorted(topic.partitions) if _was_led(topic, number)]) for topic in topics.topics()]
@@ -269,7 +269,7 @@ def elect_leaders(context: "Reign", call: Call) -> Answer | Deferred:
         results = [_elected(number, refusal) for number, refusal in outcomes if not (asks_for_all and refusal == NOT_NEEDED)]
         if results:
             rows.append(ReplicaElectionResult(topic=name, partition_result=results))
-    return context.ledger.commit(Decision([], None), lambda offsets: ElectLeadersResponse(replica_election_results=rows))
+    return context.metadata_writer.commit(Decision([], None), lambda offsets: ElectLeadersResponse(replica_election_results=rows))
 
 
 def _was_led(topic: Topic, number: int) -> bool:
@@ -277,21 +277,21 @@ def _was_led(topic: Topic, number: int) -> bool:
     return topic.partitions[number].partition_epoch != NOT_MADE
 
 
-def _electable(context: "Reign", topic_id: bytes | None, number: int, election: Election) -> PartitionKey | Refusal:
+def _electable(context: "ControllerContext", topic_id: bytes | None, number: int, election: Election) -> PartitionKey | Refusal:
     """Return the partition to hold an election for, or the refusal."""
     key: PartitionKey | None = None if topic_id is None else (topic_id, number)
     partition = None if key is None else context.partition(key)
     if key is None or partition is None:
         return NO_PARTITION
-    if context.is_going(key):
+    if context.is_being_deleted(key):
         return GOING
     if partition.partition_epoch == NOT_MADE:
         return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if election is Election.PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    is_led = partition.has_leader and context.ledger.state.cluster.is_active(partition.leader)
+    is_led = partition.has_leader and context.metadata_writer.state.cluster.is_active(partition.leader)
     return NOT_NEEDED if (partition.has_preferred_leader if election is Election.PREFERRED else is_led) else key
 
 
-def _outcome(context: "Reign", found: PartitionKey | Refusal, held: Mapping[PartitionKey, bool], election: Election) -> Refusal | None:
+def _outcome(context: "ControllerContext", found: PartitionKey | Refusal, held: Mapping[PartitionKey, bool], election: Election) -> Refusal | None:
     if isinstance(found, Refusal) or held[found]:
         return found if isinstance(found, Refusal) else None
     is_preferred = election is Election.PREFERRED
@@ -306,11 +306,11 @@ def _elected(number: int, refusal: Refusal | None) -> PartitionResult:
     return PartitionResult(partition_id=number, error_code=refusal.error, error_message=refusal.message)
 
 
-def alter_partition_reassignments(context: "Reign", call: Call) -> Answer | Deferred:
+def alter_partition_reassignments(context: "ControllerContext", call: Call) -> Answer | Deferred:
     """Start or cancel reassignments."""
     request = call.body
     assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
-    topics = context.ledger.state.replication.topics
+    topics = context.metadata_writer.state.replication.topics
     rows = []
     for row in request.topics:
         topic_id = topics.topic_id(row.name)
@@ -319,7 +319,7 @@ def alter_partition_reassignments(context: "Reign", call: Call) -> Answer | Defe
             key = None if topic_id is None else (topic_id, asked.partition_index)
             results.append(_moved(asked.partition_index, context.moves.ask(key, asked.replicas)))
         rows.append(ReassignableTopicResponse(name=row.name, partitions=results))
-    return context.ledger.commit(Decision([], None), lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
+    return context.metadata_writer.commit(Decision([], None), lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
 
 
 def _moved(number: int, refusal: Refusal | None) -> ReassignablePartitionResponse:

@@ -32,7 +32,7 @@ class EventFile:
         self._timer: asyncio.TimerHandle | None = None
         atexit.register(self.close)
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Add one line to the buffer."""
         n = self._next_n
         self._next_n = n + 1

@@ -9,14 +9,14 @@ from random import Random, SystemRandom
 from typing import TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.world.chance import stream
-from kraftsim.world.elsewhere import WorldElsewhere
 from kraftsim.world.interface import Clock, Disk, ObjectStore, World
+from kraftsim.world.random_streams import stream
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.file import ReportFlush
 from kraftsim.world.real.objects import RealObjects, open_objects
+from kraftsim.world.relocated_world import RelocatedWorld
 
 T = TypeVar("T")
 Report = Callable[[Event], None]
@@ -53,9 +53,9 @@ class RealWorld:
             found = self._streams[purpose] = drawn
         return found
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event to the event log."""
-        self._events.note(event)
+        self._events.emit(event)
         if self._reports is not None and (report := self._reports[type(event)]) is not None:
             report(event)
 
@@ -76,7 +76,7 @@ class RealWorld:
         if found is None:
             found = self._others[directory] = RealDisk(Path(directory))
             found.report_flush = self._report_flush
-        return WorldElsewhere(self, found)
+        return RelocatedWorld(self, found)
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
         """Return an object store; each call returns the same one, and `close` closes it."""
@@ -91,7 +91,7 @@ class RealWorld:
             self._thread = ThreadPoolExecutor(1, f"{self.node}-aside")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _without_collections(work))
 
-    async def breathe(self, place: str) -> None:
+    async def yield_point(self, place: str) -> None:
         """Do nothing: on a real machine other tasks run in between anyway."""
 
     def close(self) -> None:

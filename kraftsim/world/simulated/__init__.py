@@ -14,7 +14,7 @@ from kraftsim.world.simulated.frames import FrameSeen
 from kraftsim.world.simulated.host import Host
 from kraftsim.world.simulated.link import Gate, NetworkSettings
 from kraftsim.world.simulated.simulation import Simulation, Trouble, Violation
-from kraftsim.world.simulated.triggers import Occasion
+from kraftsim.world.simulated.triggers import TriggerContext
 from kraftsim.world.simulated.world import SimulatedWorld
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Gate",
     "Host",
     "NetworkSettings",
-    "Occasion",
     "SimulatedWorld",
     "Simulation",
     "SimulationDeadlock",
@@ -32,6 +31,7 @@ __all__ = [
     "SimulationLivelock",
     "SimulationStopped",
     "SimulationTimeLimit",
+    "TriggerContext",
     "Trouble",
     "Violation",
     "collected_after",

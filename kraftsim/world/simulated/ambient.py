@@ -110,13 +110,13 @@ def _replace_calendar() -> None:
         return process.host.clock.wall_ns() / NANOSECONDS
 
     def of_seconds(real: Callable[[float], object]) -> Callable[..., object]:
-        return lambda process, told=None: real(seconds(process) if told is None else told)
+        return lambda process, answer=None: real(seconds(process) if answer is None else answer)
 
     localtime, asctime, strftime = time.localtime, time.asctime, time.strftime
     for name in ("gmtime", "localtime", "ctime"):
         _replace(time, name, of_seconds(getattr(time, name)))
-    _replace(time, "asctime", lambda process, told=None: asctime(localtime(seconds(process)) if told is None else told))
-    _replace(time, "strftime", lambda process, form, told=None: strftime(form, localtime(seconds(process)) if told is None else told))
+    _replace(time, "asctime", lambda process, answer=None: asctime(localtime(seconds(process)) if answer is None else answer))
+    _replace(time, "strftime", lambda process, form, answer=None: strftime(form, localtime(seconds(process)) if answer is None else answer))
 
 
 def _draw(name: str) -> Callable[..., object]:

@@ -17,7 +17,7 @@ SLOWEST_PPM = -900_000
 SLEW_DIVISOR = 2
 """A clock that is corrected without a jump runs at 1.5 times, or half, its speed until it is correct."""
 
-Bite = Callable[[str], None]
+EffectRecorder = Callable[[str], None]
 
 
 class TrueTime(Protocol):
@@ -29,7 +29,7 @@ class TrueTime(Protocol):
 class Oddity(Protocol):
     """A deviation of a wall clock."""
 
-    bite: Bite | None
+    record_effect: EffectRecorder | None
 
     def shift_ns(self, right_ns: int) -> int:
         """Return how far the wall clock is ahead (negative: behind) at the correct time `right_ns`."""
@@ -39,9 +39,9 @@ class Oddity(Protocol):
 class Step:
     """The wall clock has a constant offset, after a jump."""
 
-    def __init__(self, by_ns: int, bite: Bite | None) -> None:
+    def __init__(self, by_ns: int, record_effect: EffectRecorder | None) -> None:
         self.by_ns = by_ns
-        self.bite = bite
+        self.record_effect = record_effect
 
     def shift_ns(self, right_ns: int) -> int:
         """Return the offset, the same at every time."""
@@ -51,9 +51,9 @@ class Step:
 class Freeze:
     """The wall clock is frozen."""
 
-    def __init__(self, at_ns: int, bite: Bite | None) -> None:
+    def __init__(self, at_ns: int, record_effect: EffectRecorder | None) -> None:
         self.at_ns = at_ns
-        self.bite = bite
+        self.record_effect = record_effect
 
     def shift_ns(self, right_ns: int) -> int:
         """Return how far it is behind."""
@@ -63,11 +63,11 @@ class Freeze:
 class Slew:
     """The wall clock moves gradually from one offset to another; it never jumps and never goes back."""
 
-    def __init__(self, *, from_ns: int, to_ns: int, since_ns: int, bite: Bite | None) -> None:
+    def __init__(self, *, from_ns: int, to_ns: int, since_ns: int, record_effect: EffectRecorder | None) -> None:
         self.from_ns = from_ns
         self.to_ns = to_ns
         self.since_ns = since_ns
-        self.bite = bite
+        self.record_effect = record_effect
 
     def shift_ns(self, right_ns: int) -> int:
         """Return the present offset."""
@@ -92,7 +92,7 @@ class HostClock:
         self._shift_ns = 0
         """The lead of the monotonic clock over true time, while it does not drift."""
         self._oddities: list[Oddity] = []
-        self._drifts: list[tuple[int, Bite]] = []
+        self._drifts: list[tuple[int, EffectRecorder]] = []
         self._undrifted_lead_ns = 0
         """The lead of the monotonic clock over true time before faults made it drift."""
 
@@ -124,8 +124,8 @@ class HostClock:
         local_ns = self._drifting_ns()
         lead_ns = local_ns - self._true.now_ns - self._shift_ns
         if abs(lead_ns) >= NANOSECONDS_PER_MILLISECOND:
-            for _, bite in self._drifts:
-                bite(f"a clock was read that has drifted by {lead_ns // NANOSECONDS_PER_MILLISECOND} ms")
+            for _, record_effect in self._drifts:
+                record_effect(f"a clock was read that has drifted by {lead_ns // NANOSECONDS_PER_MILLISECOND} ms")
         return local_ns
 
     def monotonic_ms(self) -> int:
@@ -151,18 +151,18 @@ class HostClock:
 
     # ---- faults
 
-    def step_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
+    def step_for(self, by_ns: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Make the wall clock jump, until the returned function is called."""
-        return self._odd_for(Step(by_ns, bite))
+        return self._odd_for(Step(by_ns, record_effect))
 
-    def freeze_for(self, bite: Bite) -> Callable[[], None]:
+    def freeze_for(self, record_effect: EffectRecorder) -> Callable[[], None]:
         """Freeze the wall clock, until the returned function is called."""
         right_ns = self._right_ns()
-        return self._odd_for(Freeze(right_ns, bite))
+        return self._odd_for(Freeze(right_ns, record_effect))
 
-    def slew_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
+    def slew_for(self, by_ns: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Move the wall clock to an offset without a jump; the returned function moves it back."""
-        slew = Slew(from_ns=0, to_ns=by_ns, since_ns=self._right_ns(), bite=bite)
+        slew = Slew(from_ns=0, to_ns=by_ns, since_ns=self._right_ns(), record_effect=record_effect)
         self._oddities.append(slew)
 
         def turn_back() -> None:
@@ -171,12 +171,12 @@ class HostClock:
 
         return turn_back
 
-    def drift_for(self, drift_ppm: int, bite: Bite) -> Callable[[], None]:
+    def drift_for(self, drift_ppm: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Make both clocks drift, in addition to other drifts; the returned function ends it.
 
         Afterwards the monotonic clock keeps its lead, because it must not go back; the wall clock loses it without a jump.
         """
-        drift = (drift_ppm, bite)
+        drift = (drift_ppm, record_effect)
         if not self._drifts:
             self._undrifted_lead_ns = self._lead_ns()
         self._drifts.append(drift)
@@ -206,7 +206,7 @@ class HostClock:
         return lambda: self._oddities.remove(oddity)
 
     def _slew_back(self, from_ns: int) -> None:
-        self._oddities.append(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), bite=None))
+        self._oddities.append(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), record_effect=None))
 
     def _deviating_ns(self) -> int:
         """Return the wall clock with all deviations, and report to their faults that they are effective."""
@@ -215,11 +215,13 @@ class HostClock:
         for oddity in list(self._oddities):
             shift_ns = oddity.shift_ns(right_ns)
             wall_ns += shift_ns
-            if oddity.bite is None:
+            if oddity.record_effect is None:
                 if shift_ns == 0:
                     self._oddities.remove(oddity)  # it is back
             elif abs(shift_ns) >= NANOSECONDS_PER_MILLISECOND:
-                oddity.bite(f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms {'ahead' if shift_ns > 0 else 'behind'}")
+                oddity.record_effect(
+                    f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms {'ahead' if shift_ns > 0 else 'behind'}"
+                )
         return wall_ns
 
     def _right_ns(self) -> int:

@@ -16,7 +16,7 @@ class Damage:
     right: bytes
     wrong: bytes
     effect: str
-    bite: Callable[[str], None]
+    record_effect: Callable[[str], None]
     unseen: "Damage | None" = None
     """The damage before it became visible."""
 

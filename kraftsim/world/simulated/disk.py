@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVarTuple, Unpack
 from kraftsim.world.interface import Chunk, File
 from kraftsim.world.paths import checked, directory_of
 from kraftsim.world.simulated.disk_faults import StuckFlush
+from kraftsim.world.simulated.durable_disk import NameChange, moved
 from kraftsim.world.simulated.file_class import FileClass, file_class
 from kraftsim.world.simulated.inode import Inode, Sync
-from kraftsim.world.simulated.platter import NameChange, moved
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
@@ -32,7 +32,7 @@ class SimulatedDisk:
     def __init__(self, loop: "VirtualLoop", process: "Process") -> None:
         self._loop = loop
         self._process = process
-        self._platter = process.host.platter
+        self._durable = process.host.durable
 
     def open(self, path: str) -> File:
         """Open a file, creating it if it is absent."""
@@ -40,16 +40,16 @@ class SimulatedDisk:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file at path."""
-        return checked(path) in self._platter.names
+        return checked(path) in self._durable.names
 
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
         prefix = checked(directory) + "/" if directory else ""
-        return sorted({path[len(prefix) :].partition("/")[0] for path in self._platter.names if path.startswith(prefix)})
+        return sorted({path[len(prefix) :].partition("/")[0] for path in self._durable.names if path.startswith(prefix)})
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
-        inode = self._platter.names.get(checked(path))
+        inode = self._durable.names.get(checked(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         if self.is_flawed(inode):
@@ -64,65 +64,65 @@ class SimulatedDisk:
         self.write(inode, kind, [data])
         await self.sync(inode, kind)
         self._watched("rename", kind, "before")
-        names = self._platter.names
+        names = self._durable.names
         if names.get(temporary) is inode:
             del names[temporary]
         names[path] = inode
-        self._platter.journal.append(NameChange(gone=temporary, given=path, inode=inode))
+        self._durable.journal.append(NameChange(gone=temporary, given=path, inode=inode))
         self._watched("rename", kind, "after")
         await self.flush_directory(directory_of(path))
 
     def remove(self, path: str) -> None:
         """Delete a file."""
-        if self._platter.names.pop(checked(path), None) is None:
+        if self._durable.names.pop(checked(path), None) is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        self._platter.journal.append(NameChange(gone=path))
+        self._durable.journal.append(NameChange(gone=path))
         self._watched("remove", file_class(path), "after")
 
     async def rename(self, path: str, new_path: str) -> None:
         """Rename a file in its directory, and flush the directory."""
         assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
-        kind, names = file_class(new_path), self._platter.names
+        kind, names = file_class(new_path), self._durable.names
         self._watched("rename", kind, "before")
         inode = names.pop(path, None)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         names[new_path] = inode
-        self._platter.journal.append(NameChange(gone=path, given=new_path, inode=inode))
+        self._durable.journal.append(NameChange(gone=path, given=new_path, inode=inode))
         self._watched("rename", kind, "after")
         await self.flush_directory(directory_of(path))
 
     def move_directory(self, directory: str, new_directory: str) -> None:
         """Rename a directory."""
         change = NameChange(gone=checked(directory), given=checked(new_directory), is_directory=True)
-        self._platter.names = moved(self._platter.names, change)
-        self._platter.journal.append(change)
+        self._durable.names = moved(self._durable.names, change)
+        self._durable.journal.append(change)
 
     async def flush_directory(self, directory: str) -> None:
         """Make creations, renames and removals in a directory durable, and the creation of the directory itself."""
-        platter = self._platter
-        entries = _entries(platter.names, directory)
-        covered = {id(change): change for change in platter.journal if directory_of(change.given or change.gone or "") == directory}
+        durable = self._durable
+        entries = _entries(durable.names, directory)
+        covered = {id(change): change for change in durable.journal if directory_of(change.given or change.gone or "") == directory}
 
         def end() -> None:
-            platter.journal = [change for change in platter.journal if id(change) not in covered]
+            durable.journal = [change for change in durable.journal if id(change) not in covered]
             for change in covered.values():
                 if change.is_directory:
-                    platter.durable_names = moved(platter.durable_names, change)
-            former = _entries(platter.durable_names, directory)
-            platter.durable_names = {path: inode for path, inode in platter.durable_names.items() if path not in former} | entries
+                    durable.durable_names = moved(durable.durable_names, change)
+            former = _entries(durable.durable_names, directory)
+            durable.durable_names = {path: inode for path, inode in durable.durable_names.items() if path not in former} | entries
 
-        await self._after(platter.flush_ns[0], end)
+        await self._after(durable.flush_ns[0], end)
 
     def space(self) -> tuple[int, int]:
         """Return the size of the disk, and its free space. A full disk is a fault, which these numbers do not show."""
-        return CAPACITY_BYTES, max(CAPACITY_BYTES - sum(len(inode.cache) for inode in self._platter.names.values()), 0)
+        return CAPACITY_BYTES, max(CAPACITY_BYTES - sum(len(inode.cache) for inode in self._durable.names.values()), 0)
 
     def write(self, inode: Inode, kind: FileClass, chunks: Sequence[Chunk]) -> int:
         """Append to a file; a full disk accepts a part and fails."""
         self._watched("write", kind, "before")
         position = len(inode.cache)
-        faults = self._platter.faults
+        faults = self._durable.faults
         if faults.full:
             data = b"".join(chunks)
             taken = faults.room_for(kind, len(data), self._process.random("full disk"))
@@ -137,21 +137,21 @@ class SimulatedDisk:
     async def sync(self, inode: Inode, kind: FileClass) -> None:
         """Flush a file."""
         self._watched("flush", kind, "before")
-        shortest, longest = self._platter.flush_ns
+        shortest, longest = self._durable.flush_ns
         sync = inode.begin_sync()
-        faults = self._platter.faults
+        faults = self._durable.faults
         for slow in faults.slow:
-            slow.bite(f"a flush takes {slow.factor:g} times as long")
+            slow.record_effect(f"a flush takes {slow.factor:g} times as long")
         duration_ns = shortest + int(self._process.random("disk").random() * (longest - shortest))
         longer_ns = faults.stretched_ns(duration_ns, self._process.random("slow tail")) if faults.tails else duration_ns
         await self._after(duration_ns, self._end_sync, inode, sync, kind, longer_ns=longer_ns, stuck=faults.stuck_for(kind))
 
     def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:
-        faults = self._platter.faults
+        faults = self._durable.faults
         refusal = faults.refusal_for(kind) if faults.refusals else None
         if refusal is not None:
             doomed = inode.fail_sync(sync)
-            refusal.bite(f"a flush was refused; {doomed} bytes will never be written")
+            refusal.record_effect(f"a flush was refused; {doomed} bytes will never be written")
             raise OSError(errno.EIO, "Input/output error")
         if faults.lies and faults.lie_for(kind) is not None:
             inode.pretend_sync(sync)
@@ -161,29 +161,29 @@ class SimulatedDisk:
 
     def look(self, inode: Inode, kind: FileClass, first: int, end: int) -> None:
         """Called before bytes of a file are read. Raises OSError if the disk cannot read them."""
-        bad = self._platter.faults.bad_range_in(kind, first, min(end, len(inode.cache)))
+        bad = self._durable.faults.bad_range_in(kind, first, min(end, len(inode.cache)))
         if bad is not None:
-            bad.bite(f"a read of {kind.value} from position {first} was refused")
+            bad.record_effect(f"a read of {kind.value} from position {first} was refused")
             raise OSError(errno.EIO, "Input/output error")
         inode.touches(first, end)
 
     def is_flawed(self, inode: Inode) -> bool:
         """Return whether reads of a file may return anything else than what was written."""
-        return bool(inode.damages or self._platter.faults.bad_ranges)
+        return bool(inode.damages or self._durable.faults.bad_ranges)
 
     def _inode(self, path: str) -> Inode:
-        inode = self._platter.names.get(path)
+        inode = self._durable.names.get(path)
         if inode is None:
             inode = self._create(path)
         return inode
 
     def _create(self, path: str) -> Inode:
-        inode = self._platter.names[path] = Inode()
-        self._platter.journal.append(NameChange(given=path, inode=inode))
+        inode = self._durable.names[path] = Inode()
+        self._durable.journal.append(NameChange(given=path, inode=inode))
         return inode
 
     def _watched(self, operation: str, kind: FileClass, moment: str) -> None:
-        watch = self._platter.watch
+        watch = self._durable.watch
         if watch is not None and self._process.is_alive:
             watch(operation, kind, moment)
 
@@ -197,7 +197,7 @@ class SimulatedDisk:
         done: asyncio.Future[None] = self._loop.create_future()
 
         def begin() -> None:
-            loop, faults = self._loop, self._platter.faults
+            loop, faults = self._loop, self._durable.faults
             usual_ns = loop.now_ns + duration_ns
             if not faults.slow and longer_ns <= duration_ns:
                 loop.schedule(self._process, usual_ns, _finish, done, end, args)

@@ -1,7 +1,7 @@
 """Faults of a simulated disk: every condition is an object of its own, which a fault adds to the disk and removes again.
 
 Two faults of one kind may affect the same disk, so each ends only its own condition, and of two slowdowns the worse one counts. Running operations
-complete as if without slowdown when the last of them ends. A condition's `bite` is called whenever it changes an outcome.
+complete as if without slowdown when the last of them ends. A condition's `record_effect` is called whenever it changes an outcome.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from random import Random
 
 from kraftsim.world.simulated.file_class import FileClass
 
-Bite = Callable[[str], None]
+EffectRecorder = Callable[[str], None]
 TAIL_SHAPE = 1.1
 """A Pareto distribution of this shape has a mean of eleven times its minimum: most slow flushes are a little slow, a few are very slow."""
 PERMILLE = 1000
@@ -21,7 +21,7 @@ class Slowness:
     """All flushes take `factor` times as long."""
 
     factor: float
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class SlowTail:
 
     permille: int
     limit_ns: int
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Full:
 
     kind: FileClass | None = None
     room_bytes: int | None = None
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class FlushRefusal:
 
     kind: FileClass | None = None
     times: int = 1
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -56,13 +56,13 @@ class StuckFlush:
     """Flushes of files of a kind do not complete until `release`."""
 
     kind: FileClass | None = None
-    bite: Bite
+    record_effect: EffectRecorder
     _held: list[Callable[[], None]] = field(default_factory=list)
 
     def hold(self, go_on: Callable[[], None]) -> None:
         """Make a flush wait."""
         self._held.append(go_on)
-        self.bite("a flush does not return")
+        self.record_effect("a flush does not return")
 
     def release(self) -> None:
         """Complete every waiting flush."""
@@ -76,7 +76,7 @@ class LyingFlush:
     """Flushes of files of a kind return and make nothing durable: a drive with a volatile write cache."""
 
     kind: FileClass | None = None
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class BadRange:
     kind: FileClass | None = None
     first: int
     end: int
-    bite: Bite
+    record_effect: EffectRecorder
 
 
 @dataclass(kw_only=True, slots=True)
@@ -127,7 +127,7 @@ class DiskFaults:
         for tail in self.tails:
             if draw.randrange(PERMILLE) < tail.permille:
                 longer_ns = max(duration_ns, min(int(duration_ns * 10 * draw.paretovariate(TAIL_SHAPE)), tail.limit_ns))
-                tail.bite(f"a flush takes {longer_ns // 1_000_000} ms instead of {duration_ns // 1000} us")
+                tail.record_effect(f"a flush takes {longer_ns // 1_000_000} ms instead of {duration_ns // 1000} us")
                 duration_ns = longer_ns
         return duration_ns
 
@@ -143,7 +143,7 @@ class DiskFaults:
                 room_bytes = min(full.room_bytes, size_bytes)
                 full.room_bytes -= room_bytes
             if room_bytes < size_bytes:
-                full.bite(f"a write of {size_bytes} bytes failed after {room_bytes} of them were written")
+                full.record_effect(f"a write of {size_bytes} bytes failed after {room_bytes} of them were written")
             taken = min(taken, room_bytes)
         return taken
 

@@ -30,7 +30,7 @@ class EventLog:
         self._book = book
         self._clock = clock
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Add an event, and call its observers."""
         if not self.is_open:
             return
@@ -38,7 +38,7 @@ class EventLog:
         t_ns = book.true_time.now_ns
         n = len(self.entries)
         self.entries.append((t_ns, self._clock.stamp_ms(), event))
-        for observer in book.told[type(event)]:
+        for observer in book.observers[type(event)]:
             observer(self.node, self.incarnation, n, t_ns, event)
 
     def lines(self) -> Iterator[bytes]:
@@ -54,13 +54,13 @@ class EventBook:
     def __init__(self, run: str, true_time: TrueTime, harness_clock: HostClock) -> None:
         self.run = run
         self.true_time = true_time
-        self.told = _Observers()
+        self.observers = _Observers()
         self._logs: dict[tuple[str, int], EventLog] = {}
         self._harness_clock = harness_clock
 
     def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
         """Call an observer for every event from now on, or for those of some kinds; observers are called in order of registration."""
-        self.told.add(observer, None if kinds is None else frozenset(kinds))
+        self.observers.add(observer, None if kinds is None else frozenset(kinds))
 
     def log(self, node: str, incarnation: int, clock: HostClock | None = None) -> EventLog:
         """Return the log of a node and incarnation, opening it if it is new. Without a clock of its own it uses the harness's."""

@@ -10,12 +10,12 @@ from contextvars import Context, ContextVar
 from random import Random
 from typing import TYPE_CHECKING
 
-from kraftsim.world.chance import stream
+from kraftsim.world.random_streams import stream
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import Call
-    from kraftsim.world.simulated.platter import Platter
+    from kraftsim.world.simulated.durable_disk import DurableDisk
     from kraftsim.world.simulated.server import SimulatedServer
     from kraftsim.world.simulated.transport import SimulatedTransport
     from kraftsim.world.simulated.world import SimulatedWorld
@@ -27,13 +27,13 @@ EPHEMERAL_PORT_COUNT = 16384
 class Host:
     """A machine: an address, a clock, a disk, and the process that runs on it now."""
 
-    def __init__(self, *, seed: int, index: int, name: str, true_time: TrueTime, platter: "Platter") -> None:
+    def __init__(self, *, seed: int, index: int, name: str, true_time: TrueTime, durable: "DurableDisk") -> None:
         self.seed = seed
         self.index = index
         self.name = name
         self.address = f"10.0.{index // 250}.{index % 250 + 1}"
         self.clock = HostClock(true_time)
-        self.platter = platter
+        self.durable = durable
         self.is_powered = True
         self.is_tolerant = False
         """Whether unhandled exceptions are tolerated: third-party code has some, and they do not abort a run."""
@@ -41,7 +41,7 @@ class Host:
         """The duration of a callback on its processor; otherwise callbacks take no virtual time."""
         self.on_wait: list[Callable[[int], object]] = []
         """Called with the number of callbacks that had to wait, whenever some had to because the processor is slow."""
-        self.told: dict[str, str] = {}
+        self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT

@@ -120,7 +120,7 @@ class Inode:
         """Damage the medium, visible from the next incarnation on."""
         self.damages.append(damage)
 
-    def mend(self, damage: Damage) -> None:
+    def heal(self, damage: Damage) -> None:
         """Restore the original bytes, if the process has not overwritten them."""
         for own in [own for own in self.damages if own.origin is damage]:
             self.damages.remove(own)
@@ -131,7 +131,7 @@ class Inode:
         """Called when these bytes are read."""
         for damage in self.damages:
             if damage.is_seen and damage.is_within(first, end):
-                damage.bite(damage.effect)
+                damage.record_effect(damage.effect)
 
     def _hand_on_damages(self, successor: "Inode") -> None:
         for damage in self.damages:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 LOOPBACK_NS = 20_000
 
-Bite = Callable[[str], None]
+EffectRecorder = Callable[[str], None]
 """Called with a description when a fault had an effect."""
 Delay = Callable[[int], int]
 """Bytes of a segment -> its additional delay in nanoseconds."""
@@ -71,10 +71,10 @@ class Link:
         self.is_clogged = False
         self.tear: Tear | None = None
         """Splits the bytes of every write, if a fault requires it."""
-        self._blocks: list[Bite] = []
-        self._clogs: list[Bite] = []
+        self._blocks: list[EffectRecorder] = []
+        self._clogs: list[EffectRecorder] = []
         self._delays: list[Delay] = []
-        self._gates: list[tuple[Gate, Bite]] = []
+        self._gates: list[tuple[Gate, EffectRecorder]] = []
         self._tears: list[Tear] = []
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -87,32 +87,32 @@ class Link:
 
     # ---- conditions
 
-    def block(self, bite: Bite) -> None:
+    def block(self, record_effect: EffectRecorder) -> None:
         """Drop arriving segments until `unblock` with the same function, which is called when something is held back."""
-        self._blocks.append(bite)
+        self._blocks.append(record_effect)
         self._look()
 
-    def unblock(self, bite: Bite) -> None:
+    def unblock(self, record_effect: EffectRecorder) -> None:
         """End one block; others may remain."""
-        self._blocks.remove(bite)
+        self._blocks.remove(record_effect)
         self._look()
 
-    def clog(self, bite: Bite) -> None:
+    def clog(self, record_effect: EffectRecorder) -> None:
         """Hold arriving segments and connects until `unclog` with the same function."""
-        self._clogs.append(bite)
+        self._clogs.append(record_effect)
         self._look()
 
-    def unclog(self, bite: Bite) -> None:
+    def unclog(self, record_effect: EffectRecorder) -> None:
         """End one clog; others may remain."""
-        self._clogs.remove(bite)
+        self._clogs.remove(record_effect)
         self._look()
         if not self.is_clogged:
             self._wake_all()
 
-    def bite(self, effect: str) -> None:
+    def record_effect(self, effect: str) -> None:
         """Report an effect to all faults that block or clog this link."""
-        for bite in (*self._blocks, *self._clogs):
-            bite(effect)
+        for record_effect in (*self._blocks, *self._clogs):
+            record_effect(effect)
 
     def slow(self, delay: Delay) -> None:
         """Add the delay of this function to segments, until `hasten` with the same one."""
@@ -124,18 +124,18 @@ class Link:
         if not self._delays:
             self._wake_all()
 
-    def guard(self, gate: Gate, bite: Bite) -> None:
+    def guard(self, gate: Gate, record_effect: EffectRecorder) -> None:
         """Refuse or drop connects until `unguard` with the same arguments."""
-        self._gates.append((gate, bite))
+        self._gates.append((gate, record_effect))
 
-    def unguard(self, gate: Gate, bite: Bite) -> None:
+    def unguard(self, gate: Gate, record_effect: EffectRecorder) -> None:
         """End one guard."""
-        self._gates.remove((gate, bite))
+        self._gates.remove((gate, record_effect))
 
     def gate(self) -> Gate | None:
         """Return the effect on a connection attempt that arrives now, and report it to the fault; None: no effect."""
-        for gate, bite in self._gates:
-            bite("a connect was refused" if gate is Gate.REFUSE else "a connect was not answered")
+        for gate, record_effect in self._gates:
+            record_effect("a connect was refused" if gate is Gate.REFUSE else "a connect was not answered")
             return gate
         return None
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
 from kraftsim.world.simulated.host import Host, Process
-from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Bite, Delay, Gate, Link, NetworkSettings
+from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Delay, EffectRecorder, Gate, Link, NetworkSettings
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
-from kraftsim.world.simulated.repeated_request import say_again
+from kraftsim.world.simulated.repeated_request import resend
 from kraftsim.world.simulated.server import SimulatedServer
 from kraftsim.world.simulated.transport import SimulatedTransport
 
@@ -93,8 +93,8 @@ class Network:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
             if target.is_powered and not there.is_shut and not back.is_shut and gate is None:
                 break
-            there.bite("a connect was held back")
-            back.bite("a connect was held back")
+            there.record_effect("a connect was held back")
+            back.record_effect("a connect was held back")
             if target.is_powered and gate is None and not there.is_blocked and not back.is_blocked:
                 await self._wait_for(there if there.is_clogged else back, give_up_ns)
                 if self.loop.now_ns < give_up_ns:
@@ -149,25 +149,25 @@ class Network:
 
     # ---- faults
 
-    def block(self, source: str, target: str, bite: Bite) -> None:
+    def block(self, source: str, target: str, record_effect: EffectRecorder) -> None:
         """Block all bytes from one host to another until `unblock` with the same function, which is called when something is held back."""
-        self.link(source, target).block(bite)
+        self.link(source, target).block(record_effect)
 
-    def unblock(self, source: str, target: str, bite: Bite) -> None:
+    def unblock(self, source: str, target: str, record_effect: EffectRecorder) -> None:
         """End a block; held back bytes are retransmitted."""
-        self.link(source, target).unblock(bite)
+        self.link(source, target).unblock(record_effect)
         for pipe in self._pipes():
             if pipe.link is self.link(source, target):
                 pipe.retransmit()
 
-    def clog(self, source: str, target: str, bite: Bite) -> None:
+    def clog(self, source: str, target: str, record_effect: EffectRecorder) -> None:
         """Hold all bytes from one host to another until `unclog` with the same function, which is called when something is held."""
-        self.link(source, target).clog(bite)
+        self.link(source, target).clog(record_effect)
 
-    def unclog(self, source: str, target: str, bite: Bite) -> None:
+    def unclog(self, source: str, target: str, record_effect: EffectRecorder) -> None:
         """End a clog; all held bytes arrive now, in order."""
         link = self.link(source, target)
-        link.unclog(bite)
+        link.unclog(record_effect)
         if not link.is_clogged:
             for pipe in self._pipes():
                 if pipe.link is link:
@@ -196,19 +196,19 @@ class Network:
         busy = 0
         for ends in self.between(one, other):
             busy += ends[0].is_busy
-            self.cut_ends(ends)
+            self.reset_connections(ends)
         return busy
 
-    def cut_ends(self, ends: tuple[SimulatedTransport, SimulatedTransport]) -> None:
+    def reset_connections(self, ends: tuple[SimulatedTransport, SimulatedTransport]) -> None:
         """Reset one connection, losing bytes in flight."""
         self.cut_count += 1
         for end in ends:
             end.cut()
 
-    def say_again(self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
+    def resend(self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
         """Send bytes on a new connection of a host's process, if it runs, and discard the answer; the callback gets the size of its first part."""
         if client.is_alive:
-            self.loop.create_task(say_again(self.loop, address, port, data, on_answer), context=client.process.context.copy())
+            self.loop.create_task(resend(self.loop, address, port, data, on_answer), context=client.process.context.copy())
 
     def watch_frames(self, report: Callable[[FrameSeen, str], None]) -> None:
         """Report every frame, on open and on future connections."""

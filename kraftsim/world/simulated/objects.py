@@ -14,8 +14,8 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.005, 0.05
 BYTES_PER_SECOND = 200_000_000
 
 
-class Ailment:
-    """A temporary fault of a store. `bite` is called when it changed an outcome.
+class StoreFault:
+    """A temporary fault of a store. `record_effect` is called when it changed an outcome.
 
     `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of them after they took effect; writes of objects
     whose keys end with `fails_at` fail; listings are those from before the fault.
@@ -24,13 +24,13 @@ class Ailment:
     def __init__(
         self,
         *,
-        bite: Callable[[], None],
+        record_effect: Callable[[], None],
         delay_seconds: float = 0.0,
         failing_permille: int = 0,
         fails_at: str | None = None,
         stale_keys: Sequence[str] | None = None,
     ) -> None:
-        self.bite = bite
+        self.record_effect = record_effect
         self.delay_seconds = delay_seconds
         self.failing_permille = failing_permille
         self.fails_at = fails_at
@@ -42,11 +42,11 @@ class SharedObjects:
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
-        self.ailments: list[Ailment] = []
+        self.ailments: list[StoreFault] = []
         self.put_count = 0
         self.got_bytes = 0
 
-    def ail(self, ailment: Ailment) -> Callable[[], None]:
+    def impair(self, ailment: StoreFault) -> Callable[[], None]:
         """Add a fault until the returned function is called."""
         self.ailments.append(ailment)
         return lambda: self.ailments.remove(ailment)
@@ -55,9 +55,9 @@ class SharedObjects:
 class SimulatedObjects:
     """Implements `kraftsim.world.interface.ObjectStore` for one process."""
 
-    def __init__(self, shared: SharedObjects, chance: Random) -> None:
+    def __init__(self, shared: SharedObjects, rng: Random) -> None:
         self._shared = shared
-        self._chance = chance
+        self._rng = rng
 
     async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
         """Write an object atomically."""
@@ -65,7 +65,7 @@ class SimulatedObjects:
         await self._travel(len(data))
         for ailment in self._shared.ailments:
             if ailment.fails_at is not None and key.endswith(ailment.fails_at):
-                ailment.bite()
+                ailment.record_effect()
                 raise OSError(f"{key} could not be written")
         self._shared.put_count += 1
         await self._carry_out(lambda: self._shared.contents.__setitem__(key, data))
@@ -94,23 +94,23 @@ class SimulatedObjects:
         for ailment in self._shared.ailments:
             if ailment.stale_keys is not None:
                 if set(ailment.stale_keys) != set(keys):
-                    ailment.bite()
+                    ailment.record_effect()
                 keys = ailment.stale_keys
         return sorted(key for key in keys if key.startswith(prefix))
 
     async def _travel(self, size_bytes: int) -> None:
-        seconds = self._chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
+        seconds = self._rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
         for ailment in self._shared.ailments:
             if ailment.delay_seconds:
-                ailment.bite()
+                ailment.record_effect()
                 seconds += ailment.delay_seconds
         await asyncio.sleep(seconds)
 
     async def _carry_out(self, work: Callable[[], object]) -> None:
         for ailment in self._shared.ailments:
-            if ailment.failing_permille and self._chance.randrange(1000) < ailment.failing_permille:
-                ailment.bite()
-                if self._chance.random() < 0.5:
+            if ailment.failing_permille and self._rng.randrange(1000) < ailment.failing_permille:
+                ailment.record_effect()
+                if self._rng.random() < 0.5:
                     work()
                 raise OSError("the store does not answer")
         work()

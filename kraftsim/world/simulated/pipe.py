@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kraftsim.world.simulated.link import Bite, Link
+from kraftsim.world.simulated.link import EffectRecorder, Link
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.network import Network
@@ -150,16 +150,16 @@ class Pipe:
             for segment in held:
                 self.send(segment)
 
-    def lead_nowhere(self, bite: Bite) -> None:
+    def lead_nowhere(self, record_effect: EffectRecorder) -> None:
         """Discard everything in flight and everything sent from now on, until `end_nowhere`; the writer is not notified before it times out."""
         if self.unread_bytes:
-            bite(f"{self.unread_bytes} bytes were in flight")
+            record_effect(f"{self.unread_bytes} bytes were in flight")
             self._begin_retransmission()
         self.clear()
 
         def lose(segment: Segment) -> None:
             if segment.kind is Kind.DATA:
-                bite(f"{len(segment.data)} bytes were sent and discarded")
+                record_effect(f"{len(segment.data)} bytes were sent and discarded")
                 self._begin_retransmission()
 
         self._detour = lose
@@ -198,7 +198,7 @@ class Pipe:
 
     def _arrive(self) -> None:
         if self.link.is_shut:
-            self.link.bite("bytes were held back")
+            self.link.record_effect("bytes were held back")
             if self.link.is_blocked:
                 self._lost_arrivals += 1
                 self._begin_retransmission()

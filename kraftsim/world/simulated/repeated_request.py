@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 30.0
 
 
-class Unheard(asyncio.Protocol):
+class ResponseDiscarder(asyncio.Protocol):
     """Reports the size of the first part of the answer, and discards the rest."""
 
     def __init__(self, on_answer: Callable[[int], object]) -> None:
@@ -30,11 +30,11 @@ class Unheard(asyncio.Protocol):
             self.is_over.set_result(None)
 
 
-async def say_again(loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
+async def resend(loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
     """Connect, send the bytes, wait for a while for an answer, and close. An unreachable server is no error."""
     with suppress(OSError):
-        transport, protocol = await loop.create_connection(lambda: Unheard(on_answer), address, port)
-        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, Unheard), "a simulated connection"
+        transport, protocol = await loop.create_connection(lambda: ResponseDiscarder(on_answer), address, port)
+        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, ResponseDiscarder), "a simulated connection"
         try:
             transport.write(data)
             with suppress(TimeoutError):

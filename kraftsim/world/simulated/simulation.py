@@ -15,6 +15,7 @@ from kraftsim.world.simulated import ambient, fence
 from kraftsim.world.simulated.call import NANOSECONDS, SequencedTask
 from kraftsim.world.simulated.collector import collector_at_rest
 from kraftsim.world.simulated.disk import SimulatedDisk
+from kraftsim.world.simulated.durable_disk import AT_RANDOM, DurableDisk, Losses, Wreck
 from kraftsim.world.simulated.errors import SimulationEscape, SimulationStopped, SimulationTimeLimit
 from kraftsim.world.simulated.event_book import EventBook, EventLog, Observer
 from kraftsim.world.simulated.host import Host, Process, current_process
@@ -22,7 +23,6 @@ from kraftsim.world.simulated.link import NetworkSettings
 from kraftsim.world.simulated.network import Network
 from kraftsim.world.simulated.networked_loop import NetworkedLoop
 from kraftsim.world.simulated.objects import SharedObjects
-from kraftsim.world.simulated.platter import LEFT_TO_CHANCE, Losses, Platter, Wreck
 from kraftsim.world.simulated.triggers import Triggers
 from kraftsim.world.simulated.world import SimulatedWorld
 
@@ -68,7 +68,7 @@ class Simulation:
         self.on_restart: Callable[[Host], Coroutine[object, object, object] | None] | None = None
         self.on_stop: Callable[[Host], Coroutine[object, object, object] | None] | None = None
         """Returns the clean shutdown of the process of a host."""
-        self.companions: dict[str, object] = {}
+        self.attachments: dict[str, object] = {}
         """Attachments of other packages, for the lifetime of the simulation."""
         self.stores: dict[str, SharedObjects] = {}
         """The object stores that nodes use, by location."""
@@ -131,22 +131,22 @@ class Simulation:
         Without power loss the page cache survives and connections are reset; with it, unflushed bytes may be lost and connections become half-open.
         """
         if power_loss:
-            return self.cut_power(host).lost_bytes
+            return self.power_off(host).lost_bytes
         host = self.host(host)
         if host.is_alive:
             process = host.process
             self._end_process(process, power_loss=False)
-            host.platter = host.platter.after_kill()
+            host.durable = host.durable.after_kill()
         return 0
 
-    def cut_power(self, host: Host | str, wreck: Wreck = LEFT_TO_CHANCE) -> Losses:
+    def power_off(self, host: Host | str, wreck: Wreck = AT_RANDOM) -> Losses:
         """Power off a host; unflushed bytes are lost as `wreck` defines, or at random."""
         host = self.host(host)
         if not host.is_alive:
             return Losses()
         process = host.process
         self._end_process(process, power_loss=True)
-        host.platter, losses = host.platter.after_power_loss(process, wreck)
+        host.durable, losses = host.durable.after_power_loss(process, wreck)
         return losses
 
     def _end_process(self, process: Process, *, power_loss: bool) -> None:
@@ -282,7 +282,7 @@ class Simulation:
     def violation(self, invariant: str, message: str, witnesses: tuple[str, ...] = ()) -> None:
         """Record a violation of an invariant, and stop the simulation at the next turn; SimulationStopped is raised in the code that drives it."""
         self.violations.append(Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns))
-        self.log(HARNESS, 1).note(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
+        self.log(HARNESS, 1).emit(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
         self._stop(f"{invariant}: {message}")
 
     def break_off(self, reason: str, error: Exception) -> None:
@@ -334,8 +334,8 @@ class Simulation:
         self.loop.close()
 
     def _new_host(self, name: str) -> Host:
-        platter = Platter(flush_ns=self._flush_ns)
-        host = Host(seed=self.seed, index=len(self.hosts), name=name, true_time=self.loop, platter=platter)
+        durable = DurableDisk(flush_ns=self._flush_ns)
+        host = Host(seed=self.seed, index=len(self.hosts), name=name, true_time=self.loop, durable=durable)
         self.hosts[name] = self.network.hosts[name] = host
         return host
 

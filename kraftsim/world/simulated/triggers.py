@@ -19,14 +19,14 @@ Moment = Literal["before", "after"]
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class TriggerContext:
     """The context in which a trigger fired: the host (None for a time trigger), and the frame."""
 
     host: str | None = None
     frame: FrameSeen | None = None
 
 
-Action = Callable[[Occasion], object]
+Action = Callable[[TriggerContext], object]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -78,7 +78,7 @@ class Triggers:
     def at(self, at_ns: int, action: Action) -> None:
         """Act at a virtual time; in the next turn if it is past."""
         simulation = self._simulation
-        simulation.loop.schedule(simulation.harness.process, max(at_ns, simulation.now_ns), action, Occasion())
+        simulation.loop.schedule(simulation.harness.process, max(at_ns, simulation.now_ns), action, TriggerContext())
 
     def on_disk(
         self,
@@ -107,7 +107,7 @@ class Triggers:
         nth: int = 1,
         moment: Moment = "before",
     ) -> None:
-        """Act before or after the nth request or response of an API is sent. Before it, `occasion.frame` can be truncated, held or rewritten."""
+        """Act before or after the nth request or response of an API. Before it, `trigger_context.frame` can be truncated, held or rewritten."""
         assert nth >= 1, "times are counted from 1"
         waiting = _FrameWaiting(action=action, nth=nth, api_key=api_key, is_response=is_response, moment=moment, client=client, server=server)
         self._frames.append(waiting)
@@ -135,15 +135,15 @@ class Triggers:
     def watch_disk(self, host_name: str) -> None:
         """Watch the disk of a host from now on, if there are disk triggers."""
         if self._disk:
-            platter = self._simulation.hosts[host_name].platter
-            platter.watch = lambda operation, kind, moment: self._on_disk(host_name, operation, kind, moment)
+            durable = self._simulation.hosts[host_name].durable
+            durable.watch = lambda operation, kind, moment: self._on_disk(host_name, operation, kind, moment)
 
     def _on_disk(self, host: str, operation: str, kind: FileClass, moment: str) -> None:
         for waiting in list(self._disk):
             fits = waiting.operation == operation and waiting.moment == moment and waiting.kind in (None, kind) and waiting.host in (None, host)
             if fits and waiting.is_due():
                 self._disk.remove(waiting)
-                waiting.action(Occasion(host=host))
+                waiting.action(TriggerContext(host=host))
 
     def _on_frame(self, frame: FrameSeen, moment: str) -> None:
         for follower in list(self._followers):
@@ -152,11 +152,11 @@ class Triggers:
             fits = waiting.api_key in (None, frame.api_key) and waiting.is_response == frame.is_response and waiting.moment == moment
             if fits and waiting.client in (None, frame.client) and waiting.server in (None, frame.server) and waiting.is_due():
                 self._frames.remove(waiting)
-                waiting.action(Occasion(host=frame.transport.process.host.name, frame=frame))
+                waiting.action(TriggerContext(host=frame.transport.process.host.name, frame=frame))
 
     def _on_event(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         for waiting in list(self._events.get(type(event).__name__, ())):
             fits = waiting.host in (None, node) and all(getattr(event, name, None) == value for name, value in waiting.fields.items())
             if fits and waiting.is_due():
                 self._events[waiting.kind].remove(waiting)
-                waiting.action(Occasion(host=node if node in self._simulation.hosts else None))
+                waiting.action(TriggerContext(host=node if node in self._simulation.hosts else None))

@@ -6,9 +6,9 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.world.chance import stream
-from kraftsim.world.elsewhere import WorldElsewhere
 from kraftsim.world.interface import Clock, Disk, ObjectStore, World
+from kraftsim.world.random_streams import stream
+from kraftsim.world.relocated_world import RelocatedWorld
 from kraftsim.world.simulated.disk import SimulatedDisk
 from kraftsim.world.simulated.event_book import EventLog
 from kraftsim.world.simulated.host import Process
@@ -44,16 +44,16 @@ class SimulatedWorld:
         """Return the stream of a purpose."""
         return self._process.random(purpose)
 
-    def note(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Emit an event to the event log."""
-        self._log.note(event)
+        self._log.emit(event)
 
     def flush_events(self) -> None:
         """Do nothing: a simulated event is kept as soon as it is emitted."""
 
     def elsewhere(self, directory: str) -> World:
         """Return this world with a directory of its disk as the disk: faults of that disk affect both."""
-        return WorldElsewhere(self, Subdirectory(self.disk, directory.strip("/")))
+        return RelocatedWorld(self, Subdirectory(self.disk, directory.strip("/")))
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
         """Return the shared store of this location, for this process."""
@@ -65,7 +65,7 @@ class SimulatedWorld:
         await asyncio.sleep(0)
         return work()
 
-    async def breathe(self, place: str) -> None:
+    async def yield_point(self, place: str) -> None:
         """Yield sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""
         draw = self._draw_at(place)
         if draw is None:

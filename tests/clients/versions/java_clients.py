@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.apache_kafka.class_path import HOUSE, MAVEN_SECONDS, Missing, _one_at_a_time, java, maven
+from tests.apache_kafka.class_path import MAVEN_SECONDS, PROJECT_ROOT, Missing, _one_at_a_time, java, maven
 
 SOURCE = Path(__file__).parent / "java"
-BUILT = HOUSE / "build" / "clients" / "java"
+BUILT = PROJECT_ROOT / "build" / "clients" / "java"
 BUILT_AGAINST = "2.0.1"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx96m", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 SHA256 = {

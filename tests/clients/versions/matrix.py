@@ -15,7 +15,7 @@ from tests.apache_kafka.class_path import Missing
 from tests.clients.versions.brokers import APACHE, LINES, ours, theirs
 from tests.clients.versions.catalogue import CLIENTS, Client
 from tests.clients.versions.program import Program
-from tests.clients.versions.works import LIST, NOT_THERE, WORKS, Found, Work, create_topics, prepare, put_to, word_of
+from tests.clients.versions.tasks import LIST, NOT_THERE, TASKS, Found, Task, create_topics, prepare, run_task, unique_word
 
 PATIENCE_MS = 10_000
 MORE_PATIENCE_MS = 40_000
@@ -24,38 +24,38 @@ AT_ONCE = 3
 OURS, THEIRS = "kraftsim", "Apache Kafka"
 
 
-def put_to_all(client: Client, bootstrap: str, expected: Found) -> Found:
+def run_all(client: Client, bootstrap: str, expected: Found) -> Found:
     """Run all tasks with one client, and return the outcome of each. Raises Missing.
 
     A failed task is run once more with a longer timeout, unless the failure was expected: the machine may be busy.
     """
-    word = word_of(client)
-    found = _put_to(client, bootstrap, word, LIST, PATIENCE_MS)
-    odd = [work for work in LIST if found[work.name] not in (WORKS, NOT_THERE, expected.get(work.name))]
+    word = unique_word(client)
+    found = _run_tasks(client, bootstrap, word, LIST, PATIENCE_MS)
+    odd = [work for work in LIST if found[work.name] not in (TASKS, NOT_THERE, expected.get(work.name))]
     if odd:
         again = f"{word}-again"
         create_topics(bootstrap, [f"{again}-{work.output}" for work in odd if work.output])
-        found |= _put_to(client, bootstrap, again, odd, MORE_PATIENCE_MS)
+        found |= _run_tasks(client, bootstrap, again, odd, MORE_PATIENCE_MS)
     return found
 
 
-def _put_to(client: Client, bootstrap: str, word: str, works: Sequence[Work], patience_ms: int) -> dict[str, str]:
+def _run_tasks(client: Client, bootstrap: str, word: str, works: Sequence[Task], patience_ms: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="clients-") as directory:
         log = Path(directory) / "errors"
         with Program(client, bootstrap, word, patience_ms=patience_ms, log=log) as program:
-            return {work.name: put_to(program, work, bootstrap, word, seconds=4 * patience_ms / 1000) for work in works}
+            return {work.name: run_task(program, work, bootstrap, word, seconds=4 * patience_ms / 1000) for work in works}
 
 
 def ask(bootstrap: str, clients: Sequence[Client], expected: Mapping[str, Found] | None = None) -> dict[str, Found]:
     """Run clients on a broker, a few at a time; `expected` are outcomes by client name."""
-    prepare(bootstrap, [word_of(client) for client in clients])
+    prepare(bootstrap, [unique_word(client) for client in clients])
     known = expected or {}
     with ThreadPoolExecutor(AT_ONCE) as several:
-        found = several.map(lambda client: put_to_all(client, bootstrap, known.get(client.name, {})), clients)
+        found = several.map(lambda client: run_all(client, bootstrap, known.get(client.name, {})), clients)
         return dict(zip((client.name for client in clients), found, strict=True))
 
 
-def brought(clients: Sequence[Client]) -> list[Client]:
+def installed(clients: Sequence[Client]) -> list[Client]:
     """Install all clients, and return those that could be installed."""
     found = []
     for client in clients:
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--clients", nargs="*", default=[client.name for client in CLIENTS], choices=[client.name for client in CLIENTS])
     parser.add_argument("--only", choices=["ours", "theirs"])
     words = parser.parse_args()
-    clients = brought([client for client in CLIENTS if client.name in words.clients])
+    clients = installed([client for client in CLIENTS if client.name in words.clients])
     sides = [("theirs", THEIRS, theirs), ("ours", OURS, ours)]
     for line in words.lines:
         for side, whose, running in sides:

@@ -59,7 +59,7 @@ class Program:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True)
         threading.Thread(target=self._listen, daemon=True).start()
         ready = self.answer(READY_SECONDS)
-        assert ready.kind == READY, f"{self.client.name} does not start: {ready.words} {self.last_words()}"
+        assert ready.kind == READY, f"{self.client.name} does not start: {ready.words} {self.last_output()}"
         self.release = ready.words.split()[-1]
         return self
 
@@ -68,7 +68,7 @@ class Program:
         self._process.wait()
         self._errors.close()
 
-    def tell(self, *words: object) -> None:
+    def send(self, *words: object) -> None:
         """Send one command."""
         assert self._process.stdin is not None, "it listens"
         self._process.stdin.write(" ".join(str(word) for word in words) + "\n")
@@ -80,9 +80,9 @@ class Program:
             kind, _, words = self._answers.get(timeout=seconds).partition(" ")
         except Empty:
             return Answer(FAILED, f"NoAnswer within {seconds:g} s")
-        return Answer(kind, words) if kind != _END else Answer(FAILED, f"Ended {self.last_words()}")
+        return Answer(kind, words) if kind != _END else Answer(FAILED, f"Ended {self.last_output()}")
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return its last error output."""
         return self._log.read_text(errors="replace")[-600:].replace("\n", " ")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.migrating import Migration
-from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
 from kraftsim.faults.fault import Fault
-from tests.clients.versions.at_work import LOOK_SECONDS, AtWork
+from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 
 if TYPE_CHECKING:
     from random import Random
@@ -51,7 +51,7 @@ PROVEN = (
 
 
 @dataclass(kw_only=True, slots=True)
-class PatientUpgrade(Upgrade):
+class SlowUpgrade(Upgrade):
     """Waits long enough for a busy machine: errors of clients are checked here, not the speed of nodes."""
 
     async def settled(self) -> None:
@@ -68,7 +68,7 @@ class PatientUpgrade(Upgrade):
         give_up_at = self.stage.now_seconds() + PATIENCE_SECONDS
         while refusals := await self.stage.update_features(levels):
             if self.stage.now_seconds() > give_up_at:
-                raise StoryFailed(f"the levels {dict(levels)} were refused: {refusals}")
+                raise ScenarioFailed(f"the levels {dict(levels)} were refused: {refusals}")
             await self.stage.sleep(LOOK_SECONDS)
 
 
@@ -80,7 +80,7 @@ class CheckedByClients(Migration):
         """Continue."""
 
 
-async def _brokers(stage: Stage) -> None:
+async def _brokers(stage: ScenarioEnvironment) -> None:
     """Wait for all brokers; the timeout of the cluster's own probe is shorter."""
     while True:
         try:
@@ -101,10 +101,10 @@ class Journey:
     migrates: bool = False
     on_kraft: Sequence[str] = ()
     writers: Sequence[str] = WRITERS
-    copiers: Sequence[str] = COPIERS
+    transform_workers: Sequence[str] = COPIERS
     by_name: Sequence[str] = ()
     logs: Path = Path()
-    found: list[AtWork] = field(default_factory=list)
+    found: list[ClientWorkload] = field(default_factory=list)
     """The workload, after the run."""
 
     def scenario(self) -> Scenario:
@@ -114,9 +114,9 @@ class Journey:
         controllers = {f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT} for number in (101, 102, 103)}
         return Scenario(
             name=self.name,
-            story=self.summary,
+            summary=self.summary,
             must_exercise=PROVEN,
-            play=self.play,
+            run=self.run,
             faults=_no_faults,
             controllers=3 if self.migrates or not starts_in_zookeeper else 0,
             brokers=3,
@@ -127,27 +127,27 @@ class Journey:
             fewest_brokers=3,
         )
 
-    async def play(self, stage: Stage) -> None:
+    async def run(self, stage: ScenarioEnvironment) -> None:
         """Run all upgrades with the workload, and check its results."""
-        at_work = AtWork(stage, self.writers, self.copiers, self.by_name, self.logs)
-        self.found.append(at_work)
+        workload = ClientWorkload(stage, self.writers, self.transform_workers, self.by_name, self.logs)
+        self.found.append(workload)
         try:
-            await at_work.open()
-            stage.note(OnlyRetriableErrorsExpected(story=stage.spec.run))
-            await at_work.start()
-            await self._go(stage, at_work)
-            stage.note(PhaseBegan(phase="there"))
-            await at_work.finish()
+            await workload.open()
+            stage.emit(OnlyRetriableErrorsExpected(scenario=stage.spec.run))
+            await workload.start()
+            await self._go(stage, workload)
+            stage.emit(PhaseBegan(phase="there"))
+            await workload.finish()
         finally:
-            at_work.close()
+            workload.close()
 
-    async def _go(self, stage: Stage, at_work: AtWork) -> None:
-        id_client = stage.id_asker("asker")
+    async def _go(self, stage: ScenarioEnvironment, workload: ClientWorkload) -> None:
+        id_client = stage.producer_id_client("asker")
 
         async def ask() -> None:
             await id_client.ask(IDS_PER_RESTART)
 
-        upgrade = PatientUpgrade(stage=stage, topics=at_work.topics, after_each=ask)
+        upgrade = SlowUpgrade(stage=stage, topics=workload.topics, after_each=ask)
         for line in self.on_zookeeper:
             await upgrade.brokers_to(line)
             await upgrade.raise_version(line)

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.apache_kafka.class_path import HOUSE, Missing
+from tests.apache_kafka.class_path import PROJECT_ROOT, Missing
 
-BUILT = HOUSE / "build" / "clients" / "python"
+BUILT = PROJECT_ROOT / "build" / "clients" / "python"
 REQUIREMENTS = Path(__file__).parent / "requirements"
 PROGRAMS = Path(__file__).parent / "programs"
 PLATFORMS = ("manylinux1_x86_64", "manylinux2010_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -48,8 +48,8 @@ def _directory(pinned: str, *options: str) -> Path:
     """Return the directory of a library; pip installs it the first time, or when its pins have changed. Raises Missing."""
     pins = REQUIREMENTS / f"{pinned}.txt"
     directory = BUILT / pinned
-    brought = directory / "pins.txt"
-    if brought.exists() and brought.read_text() == pins.read_text():
+    installed = directory / "pins.txt"
+    if installed.exists() and installed.read_text() == pins.read_text():
         return directory
     BUILT.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=BUILT))
@@ -64,6 +64,6 @@ def _directory(pinned: str, *options: str) -> Path:
     try:
         fresh.rename(directory)
     except OSError:
-        assert brought.exists(), "a concurrent process may have installed it first"
+        assert installed.exists(), "a concurrent process may have installed it first"
         shutil.rmtree(fresh)
     return directory

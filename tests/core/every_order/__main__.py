@@ -11,8 +11,8 @@ import sys
 
 from tests.core.every_order.allocation import Allocation
 from tests.core.every_order.election import Election
-from tests.core.every_order.endings import Endings
 from tests.core.every_order.search import Broken, search
+from tests.core.every_order.transactions import Endings
 
 WORLDS = {
     "allocation, clients of 3.6 and later": Allocation,

@@ -202,8 +202,8 @@ class Allocation:
             return self._brokers[broker_id].epoch
 
         if self._waits:
-            return WaitingBlockClient(broker_epoch=epoch, note=lambda event: None, max_wait_ms=30_000, surfaces_timeouts=False)
-        return PrefetchingBlockClient(broker_epoch=epoch, note=lambda event: None)
+            return WaitingBlockClient(broker_epoch=epoch, emit=lambda event: None, max_wait_ms=30_000, surfaces_timeouts=False)
+        return PrefetchingBlockClient(broker_epoch=epoch, emit=lambda event: None)
 
 
 def _remembered(client: ProducerIdSource, now_ms: int) -> Hashable:

@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass
 
 from kraftsim.core.raft.roles import Leader
 from kraftsim.core.raft.settings import RaftSettings
-from tests.core.quorum_lab import LabNode
-from tests.core.quorum_table import PendingMessage, Table, message_line
+from tests.core.quorum_harness import HarnessNode
+from tests.core.quorum_stepper import PendingMessage, Table, message_line
 
 
 class Election:
@@ -95,7 +95,7 @@ class Election:
     def _next_messages(self) -> dict[tuple[int, int], PendingMessage]:
         return {way: found[0] for way, found in sorted(self._ways().items())}
 
-    def _inside(self, node: LabNode) -> Hashable:
+    def _inside(self, node: HarnessNode) -> Hashable:
         disk = (repr(node.disk.state), len(node.disk.batches), node.disk.flushed, tuple(map(hash, node.disk.batches)))
         if node.replica is None:
             return disk

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatch
 from multiprocessing import get_context
 
-from tests.simulate.raft_properties.seven import PROPERTIES
+from tests.simulate.raft_properties.properties import PROPERTIES
 from tests.simulate.raft_properties.total import Total, run_chunk
 
 CHUNK = 10

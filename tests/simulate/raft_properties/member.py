@@ -85,7 +85,7 @@ class Member:
     async def stop(self) -> None:
         """Resign, and stop."""
         await self.raft.flush()
-        await self.raft.hand_over()
+        await self.raft.transfer_leadership()
         self.is_up = self.is_writable = False
         self.fetches.close()
         await self._listeners.close()

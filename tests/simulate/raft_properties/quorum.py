@@ -98,7 +98,7 @@ class Quorum:
     def kill_and_delete(self, name: str) -> None:
         """Power off a host, and delete its disk."""
         self.kill(name)
-        self.simulation.hosts[name].platter.lose_everything()
+        self.simulation.hosts[name].durable.lose_everything()
         self.stored.pop(name, None)
         self._durable[name] = 0
 
@@ -125,7 +125,7 @@ class Quorum:
         """Partition a host from all others."""
         self.part([name], [other for other in self.names if other != name])
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """Heal all partitions."""
         blocks, self._blocks = self._blocks, []
         for link in blocks:
@@ -210,7 +210,7 @@ class Quorum:
             case MetadataTruncated(end_offset=end_offset):
                 self._durable[node] = min(self._durable[node], end_offset)
             case QuorumStateStored():
-                self.stored[node] = parse_quorum_state(bytes(self.simulation.hosts[node].platter.durable_names[QUORUM_STATE_PATH].cache))
+                self.stored[node] = parse_quorum_state(bytes(self.simulation.hosts[node].durable.durable_names[QUORUM_STATE_PATH].cache))
         self._has_news = True
         self.invariants.check()
 

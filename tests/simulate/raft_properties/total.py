@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from tests.simulate.raft_properties.seven import PropertyResult, play
+from tests.simulate.raft_properties.properties import PropertyResult, run
 
 Chunk = tuple[str, int, int]
 """The name of a property, its first seed, and the end of its seeds."""
@@ -36,7 +36,7 @@ def run_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
     for seed in range(first, end):
         began = time.process_time()
         try:
-            result: PropertyResult | None = play(name, seed)
+            result: PropertyResult | None = run(name, seed)
         except Exception as failure:  # a violated invariant, a failed member, or no progress: all are findings
             result = None
             again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"

@@ -17,8 +17,8 @@ from kraftsim.core.groups.consumer.consumer_records import Change
 from kraftsim.core.groups.consumer.conversion import assignment_of, shares_of
 from kraftsim.core.groups.consumer.topics_view import TopicsView
 from kraftsim.core.groups.group_settings import GroupSettings
-from kraftsim.core.groups.joining import JoinAsked
-from kraftsim.core.groups.membership import SyncAsked
+from kraftsim.core.groups.joining import JoinInput
+from kraftsim.core.groups.membership import SyncInput
 from kraftsim.core.groups.moment import Moment
 from kraftsim.core.groups.outbox import Outbox
 from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
@@ -44,7 +44,7 @@ class ClassicMembers:
 
     # Join ----------------------------------------------------------------------------------------------------------------------------------
 
-    def join(self, group: ConsumerGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+    def join(self, group: ConsumerGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
         """Add a member or reconcile an existing one; reply once that is replicated."""
         member_id = asked.member_id or asked.fresh_id
         error = self._refuse_join(group, asked, member_id)
@@ -74,7 +74,7 @@ class ClassicMembers:
             self._await_sync(group.group_id, reached, now)
         self._answer(waiter, reached, changes)
 
-    def _refuse_join(self, group: ConsumerGroup, asked: JoinAsked, member_id: str) -> ErrorCode | None:
+    def _refuse_join(self, group: ConsumerGroup, asked: JoinInput, member_id: str) -> ErrorCode | None:
         if len(group.members) >= self._settings.consumer_max_size and member_id not in group.members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.takes_classic(asked.protocol_type, asked.protocols):
@@ -83,13 +83,13 @@ class ClassicMembers:
             return ErrorCode.MEMBER_ID_REQUIRED
         return None
 
-    def _member(self, group: ConsumerGroup, former: ConsumerMember | None, asked: JoinAsked, member_id: str, changes: list[Change]) -> ConsumerMember:
+    def _member(self, group: ConsumerGroup, former: ConsumerMember | None, asked: JoinInput, member_id: str, changes: list[Change]) -> ConsumerMember:
         """Return the state of the member before this join; a new incarnation of a static member replaces the former one here."""
         if former is not None:
             return former if asked.member_id else self._consumers.replace_static(group, former, member_id, changes)
         return group.members.get(member_id) or ConsumerMember(member_id=member_id)
 
-    def _wanted(self, member: ConsumerMember, asked: JoinAsked, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+    def _wanted(self, member: ConsumerMember, asked: JoinInput, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
         return replace(
             member,
             instance_id=member.instance_id if asked.group_instance_id is None else asked.group_instance_id,
@@ -122,12 +122,12 @@ class ClassicMembers:
 
     # Sync, heartbeat -----------------------------------------------------------------------------------------------------------------------
 
-    def sync(self, group: ConsumerGroup, waiter: int, asked: SyncAsked, now: Moment) -> None:
+    def sync(self, group: ConsumerGroup, waiter: int, asked: SyncInput, now: Moment) -> None:
         """Return a member's assignment; an assignment sent by a leader is ignored."""
         answer = self._share(group, asked, now)
         self._outbox.reply(waiter, SyncAnswer(error=answer) if isinstance(answer, ErrorCode) else answer)
 
-    def _share(self, group: ConsumerGroup, asked: SyncAsked, now: Moment) -> SyncAnswer | ErrorCode:
+    def _share(self, group: ConsumerGroup, asked: SyncInput, now: Moment) -> SyncAnswer | ErrorCode:
         member = self._validated(group, asked.member_id, asked.group_instance_id, asked.generation_id)
         if isinstance(member, ErrorCode):
             return member
@@ -188,6 +188,6 @@ class ClassicMembers:
                 gone[found.member_id] = None
         if gone:
             changes: list[Change] = []
-            self._consumers.let_go(group, gone, changes, now)
+            self._consumers.remove_members(group, gone, changes, now)
             self._consumers.write(changes, lambda error: None)
         return errors

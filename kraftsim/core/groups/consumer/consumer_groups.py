@@ -41,7 +41,7 @@ JOINS, LEAVES = 0, -1
 NO_TIMEOUT = -1
 
 
-class HeartbeatAsked(Struct, frozen=True, kw_only=True):
+class HeartbeatInput(Struct, frozen=True, kw_only=True):
     """One heartbeat. A field that is None, or a timeout of -1, is unchanged; `fresh_id` is the id for a member without one."""
 
     group_id: str
@@ -90,7 +90,7 @@ class ConsumerGroups:
 
     # Heartbeats ----------------------------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
+    def heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
         """Reply with a HeartbeatAnswer: at once if nothing changes, else once the change is replicated."""
         changes: list[Change] = []
         leaves = asked.member_epoch in (LEAVES, LEFT_FOR_A_WHILE)
@@ -102,7 +102,7 @@ class ConsumerGroups:
         answer = outcome
         self.write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
 
-    def _join_or_heartbeat(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+    def _join_or_heartbeat(self, asked: HeartbeatInput, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
         """Join a member, or process its heartbeat."""
         group = self._groups.get(asked.group_id)
         if group is None:
@@ -139,7 +139,7 @@ class ConsumerGroups:
         self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
         return self._reconcile(group, group.members[member.member_id], owned, changes, now)
 
-    def _member_of(self, group: ConsumerGroup, asked: HeartbeatAsked, changes: list[Change]) -> ConsumerMember | Refusal:
+    def _member_of(self, group: ConsumerGroup, asked: HeartbeatInput, changes: list[Change]) -> ConsumerMember | Refusal:
         """Return the member of the request before any change; a new one is not in the group yet."""
         member_id = asked.member_id or asked.fresh_id
         if len(group.members) >= self._settings.consumer_max_size and member_id not in group.members:
@@ -157,7 +157,7 @@ class ConsumerGroups:
         return self._validate_epoch(member, asked) or member
 
     def _static_member_of(
-        self, group: ConsumerGroup, asked: HeartbeatAsked, member_id: str, instance_id: str, changes: list[Change]
+        self, group: ConsumerGroup, asked: HeartbeatInput, member_id: str, instance_id: str, changes: list[Change]
     ) -> ConsumerMember | Refusal:
         member = group.static_member(instance_id)
         if asked.member_epoch != JOINS:
@@ -191,13 +191,13 @@ class ConsumerGroups:
             )
         return None
 
-    def _validate_epoch(self, member: ConsumerMember, asked: HeartbeatAsked) -> Refusal | None:
+    def _validate_epoch(self, member: ConsumerMember, asked: HeartbeatInput) -> Refusal | None:
         """Accept the previous epoch if the last response was lost and the member owns nothing unassigned.
 
         A rejoining member owns nothing.
         """
         epoch = asked.member_epoch
-        if epoch == member.member_epoch or (epoch == JOINS and self._settings.consumer_may_come_anew):
+        if epoch == member.member_epoch or (epoch == JOINS and self._settings.consumer_may_rejoin):
             return None
         comparison = "greater" if epoch > member.member_epoch else "smaller"
         if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_part(asked.owned, member.assigned):
@@ -208,7 +208,7 @@ class ConsumerGroups:
             f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
         )
 
-    def _wanted(self, member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
+    def _wanted(self, member: ConsumerMember, asked: HeartbeatInput) -> ConsumerMember:
         """Return the member with its requested subscription and settings."""
         names, regex = asked.subscribed_names, asked.subscribed_regex
         return replace(
@@ -313,7 +313,7 @@ class ConsumerGroups:
 
     # Leaving -------------------------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+    def _leave(self, asked: HeartbeatInput, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
         group = self._groups.get(asked.group_id)
         if group is None:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
@@ -328,7 +328,7 @@ class ConsumerGroups:
             gone = member.gone_for_a_while()
             self.do(changes, self._current_change(group, gone))
         else:
-            self.let_go(group, [member.member_id], changes, now)
+            self.remove_members(group, [member.member_id], changes, now)
         return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
 
     def remove(self, group_id: str, member_id: str, now: Moment) -> None:
@@ -336,10 +336,10 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
             changes: list[Change] = []
-            self.let_go(group, [member_id], changes, now)
+            self.remove_members(group, [member_id], changes, now)
             self.write(changes, lambda error: None)
 
-    def let_go(self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment) -> None:
+    def remove_members(self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment) -> None:
         """Remove members. Without a consumer-protocol member left the group becomes a classic one, else its epoch is bumped."""
         spoke_it = any(group.members[member_id].classic is None for member_id in member_ids)
         for member_id in member_ids:

@@ -55,7 +55,9 @@ class CoordinatorLog:
 
         def wait() -> None:
             waiting = Replication(self._partitions, hosted, required_offset, on_end)
-            self._produces.admit(waiting, [(hosted.topic, hosted.partition)], self._timeout_ms if timeout_ms is None else timeout_ms)
+            self._produces.try_complete_else_watch(
+                waiting, [(hosted.topic, hosted.partition)], self._timeout_ms if timeout_ms is None else timeout_ms
+            )
 
         if hosted.owes_flush:
             self._partitions.flush_then([hosted], wait)

@@ -120,13 +120,13 @@ class GroupCoordinator:
         if known is not None and (hosted is not known.hosted or not hosted.replica.is_leader):
             del self._partitions[number]
             known.end()
-            self._world.note(GroupsUnloaded(partition=number))
+            self._world.emit(GroupsUnloaded(partition=number))
             known = None
         if known is None and hosted is not None and hosted.replica.is_leader:
             self._begin(number, hosted)
 
     def _begin(self, number: int, hosted: HostedPartition) -> None:
-        shard = self._shard_class(self._settings, number, self._world.note, self._topics)
+        shard = self._shard_class(self._settings, number, self._world.emit, self._topics)
         led = CoordinatedPartition(hosted, shard, self._log, self._world.clock, lambda: self._shell.settle_soon(lambda: self._reload(led)))
         self._partitions[number] = led
         self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
@@ -170,7 +170,7 @@ class GroupCoordinator:
             self._hosted.disk_failed(led.hosted.log.directory, "read", failure)
             return
         if self._partitions.get(number) is led:
-            self._world.note(GroupsLoaded(partition=number, group_count=len(led.shard.groups), next_offset=offset))
+            self._world.emit(GroupsLoaded(partition=number, group_count=len(led.shard.groups), next_offset=offset))
             led.begin()
 
     async def _expire(self) -> None:

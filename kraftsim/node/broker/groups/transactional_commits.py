@@ -15,7 +15,7 @@ import msgspec
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
 from kraftsim.core.groups.outbox import WritingProducer
-from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked
+from kraftsim.core.groups.transactional_committing import TransactionalCommitInput
 from kraftsim.core.transactions.verification_queue import VerificationErrors
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.world.interface import Clock
@@ -51,9 +51,9 @@ class TransactionalCommits:
         self._clock = clock
         self._verifier = verifier
 
-    def commit(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, api_version: int, on_answer: OnAnswer) -> None:
+    def commit(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, api_version: int, on_answer: OnAnswer) -> None:
         """Complete with a CommitAnswer: at once, or after the transaction coordinator and the in-sync replicas have responded."""
-        early = self.judge_early(led, asked)
+        early = self.check_early(led, asked)
         if early is not None:
             on_answer(refused(asked, early))
             return
@@ -67,11 +67,11 @@ class TransactionalCommits:
         else:
             self._verify(led, asked, guard, api_version, on_answer)
 
-    def judge_early(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked) -> ErrorCode | None:
+    def check_early(self, led: "CoordinatedPartition", asked: TransactionalCommitInput) -> ErrorCode | None:
         """Return the group's error before verification. The correct behaviour is None: the result may change until verification completes."""
         return None
 
-    def _verify(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, guard: int, api_version: int, on_answer: OnAnswer) -> None:
+    def _verify(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, guard: int, api_version: int, on_answer: OnAnswer) -> None:
         """Verify the partition, or since version 5 have it added, and continue on the response."""
         producer, partition = asked.producer, (GROUP_METADATA, led.hosted.partition)
 
@@ -92,7 +92,7 @@ class TransactionalCommits:
             adds=api_version >= ADDS_SINCE,
         )
 
-    def _hand_over(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, on_answer: OnAnswer) -> None:
+    def _hand_over(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, on_answer: OnAnswer) -> None:
         """Validate and append in one step, unless the partition has been unloaded."""
         if led.is_over:
             on_answer(refused(asked, ErrorCode.NOT_COORDINATOR))
@@ -100,7 +100,7 @@ class TransactionalCommits:
         led.ask(lambda waiter, now: led.shard.commit_in_transaction(waiter, asked, now), on_answer)
 
 
-def refused(asked: TransactionalCommitAsked, error: ErrorCode) -> GroupAnswer:
+def refused(asked: TransactionalCommitInput, error: ErrorCode) -> GroupAnswer:
     """Return a response with the same error for every offset of the request."""
     return CommitAnswer((error,) * len(asked.offsets))
 

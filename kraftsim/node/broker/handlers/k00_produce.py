@@ -13,13 +13,20 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, client_batch
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.producer_state.verdict import Duplicate
+from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, ValidatedRecords, must_be_examined, topic_name, validate_records, validated_by
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
+from kraftsim.node.broker.record_validation import (
+    FIRST_VERSION_OF_FORMAT_2,
+    ValidatedRecords,
+    must_validate_aside,
+    topic_name,
+    validate_records,
+    validated_by,
+)
 from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_PRODUCE
@@ -190,7 +197,7 @@ class ProduceWork:
         return answer
 
     def _not_here(self, topic: str, index: int) -> Refusal:
-        return self.broker.why_not_here(topic, index)
+        return self.broker.not_hosted_error(topic, index)
 
     def _appended(self, partition: HostedPartition, first_offset: int, append_time: int) -> PartitionProduceResponse:
         return PartitionProduceResponse(
@@ -202,7 +209,7 @@ class ProduceWork:
 
     def _refused(self, topic: str, index: int, refusal: Refusal) -> PartitionProduceResponse:
         """Return an error found before the append, and emit its event."""
-        self.broker.world.note(
+        self.broker.world.emit(
             ProduceRefused(
                 topic=topic,
                 partition=index,
@@ -297,7 +304,7 @@ async def _validated_later(broker: Broker, call: Call, work: ProduceWork, reques
 
 
 def _validated(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
-    if must_be_examined(broker, request, call.api_version):
+    if must_validate_aside(broker, request, call.api_version):
         return _validated_first(broker, call, work, request)
     return _served(broker, call, work, request)
 
@@ -399,7 +406,7 @@ def _answer_when_replicated(work: ProduceWork, request: ProduceRequest, later: D
             later.complete(_answer(work))
             return
         delayed = DelayedProduce(work, later)
-        operation = broker.produces.admit(delayed, delayed.keys(), request.timeout_ms)
+        operation = broker.produces.try_complete_else_watch(delayed, delayed.keys(), request.timeout_ms)
         if operation is not None:
             later.when_abandoned(lambda: broker.produces.leave(operation))
 

@@ -17,7 +17,7 @@ from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.client_quotas import CONSUMER_BYTES
-from kraftsim.node.broker.fetched_topics import FIRST_VERSION_WITH_TOPIC_IDS, ReadTopic, SortedFetch, sort_fetch
+from kraftsim.node.broker.fetch_partitions import FIRST_VERSION_WITH_TOPIC_IDS, ReadTopic, SortedFetch, sort_fetch
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
@@ -232,7 +232,7 @@ class FetchReader:
     def _read(self, name: str, topic_id: bytes, asked: FetchPartition) -> PartitionData:
         hosted = self._broker.partitions.find(name, asked.partition)
         if hosted is None:
-            return self._refused(asked, self._broker.why_not_here(name, asked.partition).error, name)
+            return self._refused(asked, self._broker.not_hosted_error(name, asked.partition).error, name)
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
         if self._may_be_unchanged and (quiet := self._unchanged_row(hosted, asked)) is not None:
@@ -294,7 +294,7 @@ class FetchReader:
 
     def _nearest(self, hosted: HostedPartition, asked: FetchPartition) -> int | None:
         """Return the preferred read replica of this consumer, if it is not this broker (KIP-392)."""
-        leader_state, broker = hosted.replica.reign, self._broker
+        leader_state, broker = hosted.replica.leader_state, self._broker
         if leader_state is None or self.is_for_follower or not self._rack or broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
             return None
         return nearest_replica(
@@ -345,7 +345,7 @@ class FetchReader:
             records = hosted.log.slice(bounds.first_offset, bytes_max, end_offset, at_least_one=not self.size_bytes)
         else:
             yields = self._version >= FIRST_VERSION_WITH_YIELDING_LIMITS and not self.size_bytes
-            records = hosted.log.read_cut(bounds.first_offset, bytes_max, end_offset, at_least_one=yields)
+            records = hosted.log.read_truncated(bounds.first_offset, bytes_max, end_offset, at_least_one=yields)
         self.size_bytes += len(records)
         if is_held_back:
             self.throttled_bytes += len(records)
@@ -361,7 +361,7 @@ class FetchReader:
         return filled
 
     def _is_in_sync(self, hosted: HostedPartition) -> bool:
-        leader_state = hosted.replica.reign
+        leader_state = hosted.replica.leader_state
         return leader_state is not None and self._follower_id in leader_state.in_sync
 
     def _aborted(self, hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction] | None:
@@ -451,7 +451,7 @@ def _serve(broker: Broker, call: Call, allows: Allows | None) -> Answer | Deferr
     if asked.read and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka validates it once there is a partition to read
     fetch = DelayedFetch(broker, call, request, context, asked)
-    operation = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
+    operation = broker.fetches.try_complete_else_watch(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
     if operation is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(operation))
     return fetch.deferred

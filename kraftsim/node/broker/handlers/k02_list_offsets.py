@@ -198,7 +198,7 @@ def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusa
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None:
         return hosted
-    return broker.why_not_here(topic, partition)
+    return broker.not_hosted_error(topic, partition)
 
 
 def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> "OffsetAnswer | Refusal | _OpenSearch":
@@ -260,7 +260,7 @@ class _OpenSearch:
             hosted = _led(broker, self._hosted.topic, self._hosted.partition)
             if isinstance(hosted, Refusal):
                 self._end(hosted)
-            elif hosted is not self._hosted or self._truncation_count != hosted.log.cut_count:
+            elif hosted is not self._hosted or self._truncation_count != hosted.log.truncation_count:
                 self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated during the search"))
             elif record is None and self._segments != list(hosted.log.segments):
                 self._start(broker)
@@ -273,7 +273,7 @@ class _OpenSearch:
 
     def _start(self, broker: Broker) -> None:
         log = self._hosted.log
-        self._truncation_count, self._segments = log.cut_count, list(log.segments)
+        self._truncation_count, self._segments = log.truncation_count, list(log.segments)
         self._search = log.find_max_timestamp(self._end_offset) if self._timestamp is None else log.find_timestamp(self._timestamp, self._end_offset)
         self._advance(broker, lambda: next(self._search))
 

@@ -7,12 +7,12 @@ from kraftsim.core.metadata.image import TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.replication_view import is_online
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
-from kraftsim.core.zookeeper_mode.topic_ids import told_topic_id
+from kraftsim.core.zookeeper_mode.topic_ids import reported_topic_id
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.requested_topics import once_each, why_refused
 from kraftsim.node.slices import Slices
-from kraftsim.node.topics_asked_for import once_each, why_refused
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (
@@ -47,7 +47,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     response = MetadataResponse(
         brokers=alive,
         cluster_id=broker.config.cluster_id,
-        controller_id=broker.source.told_controller([each.node_id for each in alive]),
+        controller_id=broker.source.reported_controller([each.node_id for each in alive]),
         topics=view.topics(),
     )
     if request.include_cluster_authorized_operations:
@@ -106,7 +106,7 @@ class MetadataView:
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
-            topic_id=told_topic_id(topic.topic_id),
+            topic_id=reported_topic_id(topic.topic_id),
             is_internal=is_internal(topic.name),
             partitions=[self._partition(number, registered) for number, registered in sorted(topic.partitions.items())],
             topic_authorized_operations=ALL_TOPIC_OPERATIONS if asks_operations else OPERATIONS_NOT_ASKED_FOR,

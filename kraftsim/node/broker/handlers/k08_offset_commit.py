@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
-from kraftsim.core.groups.committing import NO_RETENTION_MS, CommitAsked, OffsetAsked
+from kraftsim.core.groups.committing import NO_RETENTION_MS, OffsetCommitInput, OffsetToCommit
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
             rows[index].error_code = led
         return answer
     partition = led
-    commit = CommitAsked(
+    commit = OffsetCommitInput(
         group_id=request.group_id,
         generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
@@ -79,9 +79,9 @@ def _name(broker: Broker, topic: OffsetCommitRequestTopic) -> str:
     return NO_NAME if found is None else found.name
 
 
-def _asked(request: OffsetCommitRequest, names: Sequence[str]) -> list[OffsetAsked]:
+def _asked(request: OffsetCommitRequest, names: Sequence[str]) -> list[OffsetToCommit]:
     return [
-        OffsetAsked(
+        OffsetToCommit(
             topic=name,
             partition=each.partition_index,
             offset=each.committed_offset,

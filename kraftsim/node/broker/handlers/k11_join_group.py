@@ -6,7 +6,7 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, KIP-394, KIP-559, KIP-814
 from typing import Final
 
 from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer
-from kraftsim.core.groups.joining import JoinAsked
+from kraftsim.core.groups.joining import JoinInput
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -25,7 +25,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         return _answer(call.api_version, JoinAnswer(error=led, member_id=request.member_id))
-    asked = JoinAsked(
+    asked = JoinInput(
         group_id=request.group_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,

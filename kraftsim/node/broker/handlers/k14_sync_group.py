@@ -6,7 +6,7 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest, kafka.coordinator.group.G
 from typing import Final
 
 from kraftsim.core.groups.answers import GroupAnswer, SyncAnswer
-from kraftsim.core.groups.membership import SyncAsked
+from kraftsim.core.groups.membership import SyncInput
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -28,7 +28,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if isinstance(led, ErrorCode):
         return _answer(SyncAnswer(error=led))
     partition = led
-    asked = SyncAsked(
+    asked = SyncInput(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,

@@ -60,7 +60,7 @@ class DelayedDeleteRecords:
         self.deferred.complete(self._response)
 
     def _is_settled(self, each: PendingPartition) -> bool:
-        leader_state = each.hosted.replica.reign
+        leader_state = each.hosted.replica.leader_state
         if leader_state is None:
             each.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             each.answer.low_watermark = UNKNOWN_LOW_WATERMARK
@@ -81,7 +81,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     for each in pending:
         broker.on_partition_changed((each.hosted.topic, each.hosted.partition))
     delayed = DelayedDeleteRecords(broker, pending, response)
-    operation = broker.deletions.admit(delayed, delayed.keys(), request.timeout_ms)
+    operation = broker.deletions.try_complete_else_watch(delayed, delayed.keys(), request.timeout_ms)
     if operation is not None:
         delayed.deferred.when_abandoned(lambda: broker.deletions.leave(operation))
     return delayed.deferred
@@ -93,13 +93,13 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: 
     if is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif hosted is None:
-        result.error_code = broker.why_not_here(topic, asked.partition_index).error
+        result.error_code = broker.not_hosted_error(topic, asked.partition_index).error
     else:
         decided = hosted.replica.decide_deletion(asked.offset, is_deleted=hosted.settings.retention.is_deleted)
         if isinstance(decided, Refusal):
             result.error_code = decided.error
         else:
-            hosted.begin_at(decided, "DeleteRecords")
+            hosted.advance_log_start(decided, "DeleteRecords")
             pending.append(PendingPartition(hosted, decided, result))
     return result
 

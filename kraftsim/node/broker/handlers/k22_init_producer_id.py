@@ -12,8 +12,8 @@ from kraftsim.core.producer_ids.block import ProducerId
 from kraftsim.core.producer_ids.source import Waiting
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
+from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
 from protocol.announced_window import announce_window
@@ -74,7 +74,7 @@ def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: 
             broker.world, ApiKey.INIT_PRODUCER_ID, request.transactional_id or "", (request.producer_id, request.producer_epoch), result.error
         )
         return _refused(broker, call, error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED))
-    broker.world.note(
+    broker.world.emit(
         ProducerIdReturned(
             producer_id=result.producer_id,
             producer_epoch=result.producer_epoch,
@@ -95,7 +95,7 @@ def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | 
 def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
     if isinstance(result, Refusal):
         return _refused(broker, call, result.error)
-    broker.world.note(ProducerIdReturned(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH, fresh=True, client_id=call.client_id))
+    broker.world.emit(ProducerIdReturned(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH, fresh=True, client_id=call.client_id))
     return _announcing(broker, call, InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH))
 
 
@@ -111,7 +111,7 @@ def _announcing(broker: Broker, call: Call, answer: InitProducerIdResponse) -> I
 def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
-    broker.world.note(InitProducerIdRefused(error_code=error, transactional_id=request.transactional_id, client_id=call.client_id))
+    broker.world.emit(InitProducerIdRefused(error_code=error, transactional_id=request.transactional_id, client_id=call.client_id))
     return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 

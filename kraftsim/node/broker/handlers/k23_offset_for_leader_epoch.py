@@ -36,7 +36,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition, needs_leader: bool) -> EpochEndOffset:
     hosted = broker.partitions.find(topic, asked.partition)
     if hosted is None:
-        return EpochEndOffset(partition=asked.partition, error_code=broker.why_not_here(topic, asked.partition).error)
+        return EpochEndOffset(partition=asked.partition, error_code=broker.not_hosted_error(topic, asked.partition).error)
     found = decide_epoch_end(hosted.replica, asked.leader_epoch, current_leader_epoch=asked.current_leader_epoch, needs_leader=needs_leader)
     if isinstance(found, Refusal):
         return EpochEndOffset(partition=asked.partition, error_code=found.error)

@@ -11,7 +11,7 @@ from typing import Final
 from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
-from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
+from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey

@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
-from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
+from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -7,10 +7,10 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleEndTxnRequest.
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, EndAsked
+from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, EndTxnInput
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
+from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
@@ -26,7 +26,7 @@ def handle(broker: Broker, call: Call) -> Deferred:
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
     later = Deferred()
     transactional_id = request.transactional_id
-    asked = EndAsked(
+    asked = EndTxnInput(
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         is_commit=request.committed,

@@ -7,9 +7,9 @@ KIP-890, KIP-1319.
 from typing import Final
 
 from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
-from kraftsim.core.groups.committing import OffsetAsked
+from kraftsim.core.groups.committing import OffsetToCommit
 from kraftsim.core.groups.outbox import WritingProducer
-from kraftsim.core.groups.transactional_committing import TransactionalCommitAsked
+from kraftsim.core.groups.transactional_committing import TransactionalCommitInput
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -39,7 +39,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     asked = [_validated(broker, topic, index, call.api_version) for topic in request.topics for index in range(len(topic.partitions))]
     for row, each in zip(rows, asked, strict=True):
         row.error_code = each if isinstance(each, ErrorCode) else ErrorCode.NONE
-    known = [(row, each) for row, each in zip(rows, asked, strict=True) if isinstance(each, OffsetAsked)]
+    known = [(row, each) for row, each in zip(rows, asked, strict=True) if isinstance(each, OffsetToCommit)]
     if not known:
         return answer
     led = broker.groups.coordinated(request.group_id)
@@ -47,7 +47,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         for row, _ in known:
             row.error_code = mapped_error(led, call.api_version)
         return answer
-    commit = TransactionalCommitAsked(
+    commit = TransactionalCommitInput(
         transactional_id=request.transactional_id,
         group_id=request.group_id,
         producer=WritingProducer(request.producer_id, request.producer_epoch),
@@ -76,7 +76,7 @@ def mapped_error(error: ErrorCode, api_version: int) -> ErrorCode:
     return error
 
 
-def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int) -> OffsetAsked | ErrorCode:
+def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int) -> OffsetToCommit | ErrorCode:
     """Return the offset to commit for one partition, or why the partition is unknown."""
     name = topic.name
     if api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -87,7 +87,7 @@ def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, a
     row = topic.partitions[index]
     if broker.image.partition(name, row.partition_index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetAsked(
+    return OffsetToCommit(
         topic=name,
         partition=row.partition_index,
         offset=row.committed_offset,

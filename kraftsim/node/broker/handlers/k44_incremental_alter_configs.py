@@ -11,7 +11,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.partly_forwarded import forward_rest
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.large_requests import looked_at
+from kraftsim.node.large_requests import process_entries
 from kraftsim.node.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
@@ -47,7 +47,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         rest = IncrementalAlterConfigsRequest(resources=left, validate_only=request.validate_only) if left else None
         return forward_rest(broker, call, rest, join, _refuse)
 
-    return looked_at(broker.shell, call, request.resources, process_locally, forward)
+    return process_entries(broker.shell, call, request.resources, process_locally, forward)
 
 
 def _local_result(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:

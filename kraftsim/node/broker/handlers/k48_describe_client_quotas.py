@@ -4,7 +4,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.client_quotas import DescribedQuotas, describe_quotas
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.large_requests import looked_at
+from kraftsim.node.large_requests import process_entries
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse, EntityData, EntryData, ValueData
@@ -16,7 +16,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     found = describe_quotas(broker.image.registries, call.body)
     if isinstance(found, Refusal):
         return DescribeClientQuotasResponse(error_code=found.error, error_message=found.message, entries=None)
-    return looked_at(broker.shell, call, found, _entry, lambda entries: DescribeClientQuotasResponse(entries=list(entries)))
+    return process_entries(broker.shell, call, found, _entry, lambda entries: DescribeClientQuotasResponse(entries=list(entries)))
 
 
 def _entry(quotas: DescribedQuotas) -> EntryData:

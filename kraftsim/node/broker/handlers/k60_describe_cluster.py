@@ -31,7 +31,7 @@ def handle(broker: Broker, call: Call) -> Answer:
                     broker_id=registered.broker_id, host=listener.host, port=listener.port, rack=registered.rack, is_fenced=is_fenced
                 )
             )
-    controller_id = broker.source.told_controller(alive)
+    controller_id = broker.source.reported_controller(alive)
     return describe_cluster(call, BROKERS, cluster_id=broker.config.cluster_id, nodes=nodes, controller_id=controller_id)
 
 

@@ -44,7 +44,7 @@ def _partition(broker: Broker, topic: str, number: int) -> DescribeProducersPart
         return _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if broker.image.topic(topic) is None:
         return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
-    return _refused(number, broker.why_not_here(topic, number).error)
+    return _refused(number, broker.not_hosted_error(topic, number).error)
 
 
 def _producer(entry: ProducerStateEntry) -> ProducerState:

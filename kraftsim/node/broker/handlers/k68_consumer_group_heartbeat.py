@@ -9,7 +9,7 @@ from typing import Final
 from kraftsim.core.client_expressions import InvalidExpression, client_expression
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import GroupAnswer, HeartbeatAnswer
-from kraftsim.core.groups.consumer.consumer_groups import HeartbeatAsked
+from kraftsim.core.groups.consumer.consumer_groups import HeartbeatInput
 from kraftsim.core.groups.consumer.server_assignors import Shares
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
@@ -42,7 +42,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if isinstance(led, ErrorCode):
         return _answer(HeartbeatAnswer(error=led))
     names = request.subscribed_topic_names
-    asked = HeartbeatAsked(
+    asked = HeartbeatInput(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from kraftsim.core.partitions.fetch_session_client import FetchPlan, FetchSessionClient, ReadKey
 from kraftsim.core.partitions.following import (
     IGNORE,
     Accept,
     AskForOffsets,
     BackOff,
-    CutTo,
     FetchWish,
     Following,
     Halt,
@@ -21,12 +21,12 @@ from kraftsim.core.partitions.following import (
     OffsetWish,
     RebuildFromTier,
     RestartAt,
+    TruncateTo,
 )
-from kraftsim.core.partitions.kept_fetch_session import FetchPlan, KeptFetchSession, ReadKey
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.core.zookeeper_mode.topic_ids import is_derived
-from kraftsim.events.partitions import CopyingFailed
+from kraftsim.events.partitions import ReplicationFailed
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.throttles import ReplicationThrottle
 from kraftsim.node.outbound import PeerConnection, VersionRange
@@ -107,7 +107,7 @@ class ReplicaFetcher:
         self._states: dict[PartitionKey, _FetchState] = {}
         self._has_work = asyncio.Event()
         self._connection: PeerConnection | None = None
-        self._session = KeptFetchSession()
+        self._session = FetchSessionClient()
         self._names: dict[bytes, str] = {}
         """Topics of the last Fetch, by id: leaders before topic ids need the names in forgotten_topics_data."""
         self._is_running = False
@@ -346,7 +346,7 @@ class ReplicaFetcher:
             diverging = Diverging(leader_epoch=row.leader_epoch, end_offset=row.end_offset)
             step = each.following.on_fetched(wish, error=error, diverging=diverging)
             await self._carry_out(each, step)
-            each.is_compared = isinstance(step, CutTo) and row.leader_epoch in (wish.last_fetched_epoch, NO_LEADER_EPOCH)
+            each.is_compared = isinstance(step, TruncateTo) and row.leader_epoch in (wish.last_fetched_epoch, NO_LEADER_EPOCH)
 
     async def _list_offsets(self, connection: PeerConnection, lost: list[tuple[_FetchState, OffsetWish]]) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
@@ -412,8 +412,8 @@ class ReplicaFetcher:
 
     async def _carry_out(self, each: _FetchState, step: NextStep) -> None:
         match step:
-            case CutTo() | RestartAt():
-                await self.cut(each.hosted, step)
+            case TruncateTo() | RestartAt():
+                await self.truncate(each.hosted, step)
             case RebuildFromTier():
                 await self._rebuild(each, step.log_start_offset)
             case BackOff():
@@ -424,15 +424,15 @@ class ReplicaFetcher:
                 assert not isinstance(step, Accept), "processed by the caller"
                 assert isinstance(step, AskForOffsets) or step, "retried in the next request"
 
-    async def cut(self, hosted: HostedPartition, step: CutTo | RestartAt) -> None:
+    async def truncate(self, hosted: HostedPartition, step: TruncateTo | RestartAt) -> None:
         """Truncate a log to where it may match the leader's."""
         following = hosted.replica.following
         try:
             async with hosted.log.gate:
                 if hosted.replica.following is not following or not hosted.log.is_open:
                     return  # the leader has changed in the meantime
-                hosted.cut(step)
-                await hosted.log.settle_cut()
+                hosted.truncate(step)
+                await hosted.log.complete_truncation()
                 await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
                 await hosted.home.lower_log_start(hosted.key, hosted.log.log_start_offset)
         except OSError as failure:
@@ -464,7 +464,7 @@ class ReplicaFetcher:
 
     def _emit_failure(self, each: _FetchState, why: str) -> None:
         hosted = each.hosted
-        self._shell.world.note(CopyingFailed(topic=hosted.topic, partition=hosted.partition, leader_id=self.leader_id, reason=why))
+        self._shell.world.emit(ReplicationFailed(topic=hosted.topic, partition=hosted.partition, leader_id=self.leader_id, reason=why))
 
     def _now_ms(self) -> int:
         return self._shell.world.clock.monotonic_ms()

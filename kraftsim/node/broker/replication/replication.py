@@ -60,7 +60,7 @@ class Replication:
         fetcher = self._fetcher(following.leader_id, key)
         step = following.begin()
         if step is not None:
-            await fetcher.cut(hosted, step)
+            await fetcher.truncate(hosted, step)
         if following.leader_id >= 0 and hosted.replica.following is following:
             self._place[key] = fetcher
             fetcher.add(hosted, following)

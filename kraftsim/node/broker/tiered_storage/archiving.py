@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kraftsim.core.producer_state.digest import producer_digest
 from kraftsim.core.producer_state.snapshot import state_entries
-from kraftsim.core.tiered_storage.copying import Candidate, candidates, epochs_before, epochs_within
 from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
-from kraftsim.core.tiered_storage.remedies import AtArchive, SnapshotRemedy
+from kraftsim.core.tiered_storage.remedies import MissingAtUpload, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
+from kraftsim.core.tiered_storage.transform_app import Candidate, candidates, epochs_before, epochs_within
 from kraftsim.events.tiered_storage import EmptySnapshotWritten, ProducerStateCompared, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
@@ -67,22 +67,22 @@ class SegmentCopier:
         replica = hosted.replica
         due = candidates(
             hosted.log.segments,
-            copied_offset=replica.copied_offset,
+            remote_end_offset=replica.remote_end_offset,
             log_start_offset=replica.log_start_offset,
             last_stable_offset=replica.last_stable_offset,
         )
-        if self._remedy.at_archive is AtArchive.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
+        if self._remedy.at_archive is MissingAtUpload.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
             return 0
-        truncation_count = hosted.log.cut_count
+        truncation_count = hosted.log.truncation_count
         for count, each in enumerate(due):
             await self._quota.wait()
-            if replica.reign is None or not hosted.log.is_open or hosted.log.cut_count != truncation_count:
+            if replica.leader_state is None or not hosted.log.is_open or hosted.log.truncation_count != truncation_count:
                 return count
             self._quota.record(each.segment.size_bytes)
             try:
                 await self._copy(hosted, each)
             except (CopyFailed, OSError) as failure:
-                self._world.note(
+                self._world.emit(
                     RemoteCopyFailed(
                         topic=hosted.topic,
                         partition=hosted.partition,
@@ -99,7 +99,7 @@ class SegmentCopier:
         had_snapshot = candidate.next_offset in hosted.snapshots.offsets
         if not self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=False)
-        segment, truncation_count = self._describe(hosted, candidate), hosted.log.cut_count
+        segment, truncation_count = self._describe(hosted, candidate), hosted.log.truncation_count
         await self._metadata.publish(segment.owner, segment_record(segment))
         self._emit_started(hosted, segment)
         if self._remedy.announces_before_looking:
@@ -122,7 +122,7 @@ class SegmentCopier:
             custom_metadata=custom_metadata,
         )
         producer_count = self._emit_producers(hosted, candidate, is_ours=had_snapshot) if RemoteFile.PRODUCERS in files else -1
-        self._world.note(
+        self._world.emit(
             RemoteCopyFinished(
                 topic=hosted.topic,
                 partition=hosted.partition,
@@ -133,8 +133,8 @@ class SegmentCopier:
             )
         )
         await self._metadata.publish(segment.owner, update_record(finished))
-        if hosted.log.cut_count == truncation_count:  # otherwise the copied offset is determined by the leader epochs
-            hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
+        if hosted.log.truncation_count == truncation_count:  # otherwise the copied offset is determined by the leader epochs
+            hosted.replica.remote_end_offset = max(hosted.replica.remote_end_offset, segment.end_offset)
 
     def _describe(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
         segment = candidate.segment
@@ -153,7 +153,7 @@ class SegmentCopier:
         )
 
     def _emit_started(self, hosted: HostedPartition, segment: RemoteSegment) -> None:
-        self._world.note(
+        self._world.emit(
             RemoteCopyStarted(
                 topic=hosted.topic,
                 partition=hosted.partition,
@@ -171,14 +171,14 @@ class SegmentCopier:
         if next_offset in hosted.snapshots.offsets:
             return
         match self._remedy.at_archive:
-            case AtArchive.WRITE_EMPTY:
-                hosted.snapshots.add(hosted.replica.producer_state.unknowing(), next_offset)
-                self._world.note(EmptySnapshotWritten(topic=hosted.topic, partition=hosted.partition, next_offset=next_offset))
-            case AtArchive.REPLAY_LOCALLY:
-                state = hosted.replica.producer_state.unknowing()
+            case MissingAtUpload.WRITE_EMPTY:
+                hosted.snapshots.add(hosted.replica.producer_state.empty_copy(), next_offset)
+                self._world.emit(EmptySnapshotWritten(topic=hosted.topic, partition=hosted.partition, next_offset=next_offset))
+            case MissingAtUpload.REPLAY_LOCALLY:
+                state = hosted.replica.producer_state.empty_copy()
                 hosted.log.replay(state.replay, first_offset=hosted.log.local_start_offset, end_offset=next_offset)
                 hosted.snapshots.add(state, next_offset)
-            case AtArchive.LEAVE_OUT:
+            case MissingAtUpload.LEAVE_OUT:
                 return
             case _:
                 raise CopyFailed(NO_SNAPSHOT, was_announced=was_announced)
@@ -206,7 +206,7 @@ class SegmentCopier:
         written = hosted.log.file_of_segment(next_offset, PRODUCER_SNAPSHOT)
         entries = [] if written is None else list(state_entries(parse_producer_rows(written), state.entry_class))
         if is_ours:
-            self._world.note(
+            self._world.emit(
                 ProducerStateCompared(
                     topic=hosted.topic,
                     partition=hosted.partition,

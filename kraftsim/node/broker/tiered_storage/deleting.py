@@ -33,7 +33,7 @@ class RemoteDeletion:
             await self._publish(segment, SegmentState.DELETE_SEGMENT_STARTED)
         await self._store.delete(segment)
         await self._publish(segment, SegmentState.DELETE_SEGMENT_FINISHED)
-        self._world.note(
+        self._world.emit(
             RemoteSegmentDeleted(
                 topic=segment.owner.topic,
                 partition=segment.owner.partition,
@@ -56,13 +56,13 @@ class RemoteDeletion:
             now_ms=self._world.clock.wall_ms(),
             log_start_offset=replica.log_start_offset,
             log_end_offset=replica.log_end_offset,
-            local_only_bytes=sum(each.size_bytes for each in log.segments if each.base_offset > replica.copied_offset),
+            local_only_bytes=sum(each.size_bytes for each in log.segments if each.base_offset > replica.remote_end_offset),
         )
         moved = expiry.log_start_offset if expiry.log_start_offset > replica.log_start_offset else None
         if moved is not None:
-            hosted.begin_at(min(moved, replica.high_watermark), "remote retention")
+            hosted.advance_log_start(min(moved, replica.high_watermark), "remote retention")
         for each in expiry.going:
-            if replica.reign is None:
+            if replica.leader_state is None:
                 break
             await self.delete(each.segment, each.reason)
         return moved

@@ -11,7 +11,7 @@ from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.snapshot import state_entries
 from kraftsim.core.tiered_storage.rebuilding import LeaderBounds, NotThere, RestartBehind, epoch_before, needs_earlier_epoch, segment_before
-from kraftsim.core.tiered_storage.remedies import AtRebuild, SnapshotRemedy
+from kraftsim.core.tiered_storage.remedies import MissingAtRebuild, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.events.tiered_storage import ProducerStateCompared, RebuiltFromRemote
@@ -93,7 +93,7 @@ class FollowerRebuild:
             offset=segment.end_offset + 1, log_start_offset=bounds.log_start_offset, epochs=epochs, now_ms=self._world.clock.wall_ms()
         )
         hosted.rebuild_behind(behind, rebuilt.entries)
-        self._world.note(
+        self._world.emit(
             RebuiltFromRemote(
                 topic=hosted.topic,
                 partition=hosted.partition,
@@ -105,7 +105,7 @@ class FollowerRebuild:
             )
         )
         known = hosted.replica.producer_state.entries
-        self._world.note(
+        self._world.emit(
             ProducerStateCompared(
                 topic=hosted.topic,
                 partition=hosted.partition,
@@ -156,13 +156,13 @@ class FollowerRebuild:
         if entries is not None:
             return entries if isinstance(entries, str) else RebuiltProducers(entries)
         match self._remedy.at_rebuild:
-            case AtRebuild.REQUIRE:
+            case MissingAtRebuild.REQUIRE:
                 return "the remote segment has no producer snapshot"
-            case AtRebuild.BEGIN_EMPTY:
+            case MissingAtRebuild.BEGIN_EMPTY:
                 return RebuiltProducers([])
-            case AtRebuild.REPLAY_ALL:
+            case MissingAtRebuild.REPLAY_ALL:
                 return await self._replayed(segment, catalogue, state, oldest_ms=None)
-            case AtRebuild.REPLAY_YOUNGER:
+            case MissingAtRebuild.REPLAY_YOUNGER:
                 return await self._replayed(segment, catalogue, state, oldest_ms=self._world.clock.wall_ms() - state.expiration_ms)
 
     async def _snapshot(self, segment: RemoteSegment, state: ProducerStateManager) -> list[ProducerStateEntry] | str | None:
@@ -193,7 +193,7 @@ class FollowerRebuild:
                 entries = found
                 break
             at = earlier
-        replaying = state.unknowing()
+        replaying = state.empty_copy()
         replaying.load(entries, self._world.clock.wall_ms())
         replayed_bytes = 0
         for each in reversed(chain):

@@ -10,10 +10,10 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.partitions.following import Following
-from kraftsim.core.tiered_storage.copying import highest_copied_offset
 from kraftsim.core.tiered_storage.remedies import SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import TopicIdPartition
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
+from kraftsim.core.tiered_storage.transform_app import highest_remote_offset
 from kraftsim.events.tiered_storage import RemoteRead
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.archiving import SegmentCopier
@@ -130,8 +130,8 @@ class TieredStorage:
         if catalogue is None or not hosted.log.is_open:
             return
         replica = hosted.replica
-        highest = highest_copied_offset(catalogue, hosted.log.epochs.starts, replica.log_end_offset)
-        replica.copied_offset = max(replica.copied_offset, highest)
+        highest = highest_remote_offset(catalogue, hosted.log.epochs.starts, replica.log_end_offset)
+        replica.remote_end_offset = max(replica.remote_end_offset, highest)
         if not replica.is_leader:
             return
         if hosted.settings.tiering.copies:
@@ -170,7 +170,7 @@ class TieredStorage:
         size_bytes = len(found.records) if isinstance(found, RemoteRecords) else 0
         self._read_quota.record(size_bytes)
         reason = found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
-        self._shell.world.note(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
+        self._shell.world.emit(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
         return found
 
     async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:

@@ -125,7 +125,7 @@ class CoordinatedTransactions:
         """Loading is complete: emit the state of each transactional id."""
         for entry in self.shard.entries.values():
             facts = entry.facts
-            self._world.note(
+            self._world.emit(
                 TransactionLoaded(
                     transactional_id=entry.transactional_id,
                     producer_id=facts.producer_id,
@@ -137,7 +137,7 @@ class CoordinatedTransactions:
                     record_offset=entry.record_offset,
                 )
             )
-        self._world.note(
+        self._world.emit(
             TransactionsLoaded(
                 partition=self.number,
                 coordinator_epoch=self.coordinator_epoch,
@@ -148,7 +148,7 @@ class CoordinatedTransactions:
 
     def _emit_change(self, entry: TransactionEntry, offset: int) -> None:
         facts = entry.facts
-        self._world.note(
+        self._world.emit(
             TransactionStateChanged(
                 transactional_id=entry.transactional_id,
                 producer_id=facts.producer_id,
@@ -164,7 +164,7 @@ class CoordinatedTransactions:
         )
 
     def _emit_given_up(self, entry: TransactionEntry, offset: int, error: ErrorCode) -> None:
-        self._world.note(
+        self._world.emit(
             TransactionChangeGivenUp(
                 transactional_id=entry.transactional_id,
                 partition=self.number,
@@ -176,7 +176,7 @@ class CoordinatedTransactions:
 
     def _emit_expiry(self, entry: TransactionEntry, offset: int) -> None:
         facts = entry.facts
-        self._world.note(
+        self._world.emit(
             TransactionalIdExpired(
                 transactional_id=entry.transactional_id,
                 producer_id=facts.producer_id,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-from kraftsim.core.transactions.marker_queue import Complete, Effect, EndedTransaction, Marker, MarkerErrors, MarkerQueue, RetryLater, SendMarkers
+from kraftsim.core.transactions.marker_queue import Complete, Effect, Marker, MarkerErrors, MarkerQueue, PreparedTransaction, RetryLater, SendMarkers
 from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.node.broker.transactions.broker_connections import AddressOf, BrokerConnections
 from kraftsim.node.outbound import VersionRange
@@ -36,7 +36,7 @@ class MarkerSender:
         *,
         address_of: AddressOf,
         own_versions: Mapping[int, VersionRange],
-        complete: Callable[[EndedTransaction], None],
+        complete: Callable[[PreparedTransaction], None],
     ) -> None:
         self.queue = queue
         self.shell = shell
@@ -46,7 +46,7 @@ class MarkerSender:
         self._is_closed = False
         self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
 
-    def add(self, ended: EndedTransaction) -> None:
+    def add(self, ended: PreparedTransaction) -> None:
         """Enqueue the markers of a transaction."""
         self.queue.add(ended)
         self.settle()
@@ -100,7 +100,7 @@ class MarkerSender:
             self.settle()
             return
         assert isinstance(answer, WriteTxnMarkersResponse), "the response of WriteTxnMarkers"
-        await self.shell.world.breathe("markers answered for, and not looked at")
+        await self.shell.world.yield_point("markers answered for, and not looked at")
         await self.take(effect.broker_id, errors_of(answer))
 
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:

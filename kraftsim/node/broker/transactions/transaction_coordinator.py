@@ -13,9 +13,9 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.producer_ids.source import Waiting
-from kraftsim.core.transactions.marker_queue import EndedTransaction, NoLeader
+from kraftsim.core.transactions.marker_queue import NoLeader, PreparedTransaction
 from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_rules import Already, EndAsked, Expected, MustAbort, NeedsProducerId
+from kraftsim.core.transactions.transaction_rules import Already, EndTxnInput, Expected, MustAbort, NeedsProducerId
 from kraftsim.core.transactions.transaction_state import ONGOING
 from kraftsim.events.transactions import TransactionAbortForced
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
@@ -177,7 +177,7 @@ class TransactionCoordinator:
 
     # EndTxn --------------------------------------------------------------------------------------------------------------------------------
 
-    def end(self, transactional_id: str, asked: EndAsked, on_end: OnIdentity, fresh_producer_id: int | None = None) -> None:
+    def end(self, transactional_id: str, asked: EndTxnInput, on_end: OnIdentity, fresh_producer_id: int | None = None) -> None:
         """Commit or abort; `on_end` is called once the prepare state is written."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
@@ -219,7 +219,7 @@ class TransactionCoordinator:
         if isinstance(facts, Refusal):
             on_end(facts.error)
             return
-        self._world.note(
+        self._world.emit(
             TransactionAbortForced(
                 transactional_id=entry.transactional_id,
                 producer_id=facts.producer_id,
@@ -241,9 +241,9 @@ class TransactionCoordinator:
 
     def _send_markers(self, led: CoordinatedTransactions, entry: TransactionEntry) -> None:
         completion = self.rules.completed(entry, self._now_ms())
-        self.markers.add(EndedTransaction(entry, completion, led.number, led.coordinator_epoch))
+        self.markers.add(PreparedTransaction(entry, completion, led.number, led.coordinator_epoch))
 
-    def complete(self, ended: EndedTransaction) -> None:
+    def complete(self, ended: PreparedTransaction) -> None:
         """All markers are written: write the completion. If the partition was unloaded or reloaded since, its new coordinator does so."""
         led = self.partitions.find(ended.shard_number)
         if led is None or led.is_loading or led.coordinator_epoch != ended.coordinator_epoch:
@@ -286,7 +286,7 @@ class TransactionCoordinator:
             await asyncio.sleep(self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
             for led in list(self.partitions.all()):
                 for entry in led.shard.timed_out(self._now_ms()) if not led.is_loading else ():
-                    await self._world.breathe("timed out, and not aborted")
+                    await self._world.yield_point("timed out, and not aborted")
                     if self.partitions.is_current(led) and led.shard.entries.get(entry.transactional_id) is entry:
                         self.force_abort(led, entry, "timeout", lambda error: None)
 

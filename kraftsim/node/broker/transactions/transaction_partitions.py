@@ -98,7 +98,7 @@ class TransactionPartitions:
         del self._led[led.number]
         led.is_over = True
         self._on_left(led)
-        self._world.note(TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch))
+        self._world.emit(TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch))
 
     async def _load(self, led: CoordinatedTransactions) -> None:
         """Read the log to its end, beyond the high watermark, too: those records may be committed, and no other broker writes them any more."""
@@ -113,7 +113,7 @@ class TransactionPartitions:
         except OSError as failure:
             self._hosted.disk_failed(log.directory, "read", failure)
             return
-        await self._world.breathe("transactions read back, and not answered for")
+        await self._world.yield_point("transactions read back, and not answered for")
         if led.is_over:
             return
         led.is_loading = False

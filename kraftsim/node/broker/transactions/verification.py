@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from kraftsim.core.groups.placement import partition_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.transaction_entry import TopicPartition
-from kraftsim.core.transactions.verification_queue import Ask, Effect, Question, Told, VerificationErrors, VerificationQueue
+from kraftsim.core.transactions.verification_queue import Ask, Effect, Question, VerificationErrors, VerificationQueue, VerificationResult
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
 from kraftsim.node.broker.transactions.broker_connections import BrokerConnections
@@ -118,15 +118,15 @@ class Verifier:
             match effect:
                 case Ask():
                     self._shell.tasks.spawn(self._exchange(effect), f"verification by broker {effect.coordinator_id}")
-                case Told():
+                case VerificationResult():
                     self._complete(effect)
                 case _:
                     assert_never(effect)
 
-    def _complete(self, verified: Told) -> None:
+    def _complete(self, verified: VerificationResult) -> None:
         verification = verified.question
         errors = sorted({int(error) for error in verified.errors.values()} - {0})
-        self._shell.world.note(
+        self._shell.world.emit(
             TransactionVerified(
                 transactional_id=verification.transactional_id,
                 producer_id=verification.producer_id,
@@ -148,7 +148,7 @@ class Verifier:
             self._connections.leave(ask.coordinator_id)
             effects = self._queue.on_error(ask.coordinator_id, ErrorCode.NETWORK_EXCEPTION)
         else:
-            await self._shell.world.breathe("verified, and not appended")
+            await self._shell.world.yield_point("verified, and not appended")
             effects = self._process(ask, answer)
         self._carry_out(effects)
 

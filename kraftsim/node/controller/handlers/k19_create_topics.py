@@ -11,7 +11,7 @@ from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
-from kraftsim.node.controller.ledger import BatchTooLarge
+from kraftsim.node.controller.metadata_writer import BatchTooLarge
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -44,15 +44,17 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         for result in decision.result:
             if isinstance(result, RefusedTopic):
                 allowance.give_back(counts.get(result.name, 0))
-                controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
+                controller.world.emit(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
         try:
             results = [row_of(result) for result in [*decision.result, *over]]
-            return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results))
+            return controller.metadata_writer.commit(
+                decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results)
+            )
         except BatchTooLarge as too_large:
             return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
     rng = controller.world.random("topics")
-    return decide(controller, call, lambda: controller.ledger.state.replication.create_topics_steps(allowed, rng), carry_out)
+    return decide(controller, call, lambda: controller.metadata_writer.state.replication.create_topics_steps(allowed, rng), carry_out)
 
 
 def row_of(result: NewTopic | RefusedTopic) -> CreatableTopicResult:

@@ -35,7 +35,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return _refuse(call, ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST)
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    replication = controller.ledger.state.replication
+    replication = controller.metadata_writer.state.replication
     allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
     asked = _asked(request, call.api_version)
     admitted = [topic for topic in asked if allowance.admits(_partition_count(replication.topics, topic))]
@@ -48,7 +48,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)
     results = [_result(result) for result in [*decision.result, *over]]
-    return controller.ledger.commit(decision, lambda offsets: DeleteTopicsResponse(throttle_time_ms=allowance.pause_ms, responses=results))
+    return controller.metadata_writer.commit(decision, lambda offsets: DeleteTopicsResponse(throttle_time_ms=allowance.pause_ms, responses=results))
 
 
 def _partition_count(topics: TopicTable, asked: TopicToDelete) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def handle(controller: "Controller", call: Call) -> Answer:
     """Answer immediately."""
-    return describe_acls(call) if controller.shell.security.authorizer is None else describe_rules(controller.ledger.state.registries, call)
+    return describe_acls(call) if controller.shell.security.authorizer is None else describe_rules(controller.metadata_writer.state.registries, call)
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls)

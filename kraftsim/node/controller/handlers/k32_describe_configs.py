@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def handle(controller: "Controller", call: Call) -> Answer:
     """Answer immediately."""
     assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
-    state = controller.ledger.state
+    state = controller.metadata_writer.state
     known = KnownConfigs(
         node_id=controller.config.node_id,
         resource_types=state.node.resource_types,

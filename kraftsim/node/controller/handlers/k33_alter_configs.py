@@ -27,9 +27,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if isinstance(decision, Refusal):
             return _refuse(call, decision.error)
         responses = [row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result]
-        return controller.ledger.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
+        return controller.metadata_writer.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
 
-    return decide(controller, call, lambda: replace_configs_steps(controller.ledger.state.config_view(), request), carry_out)
+    return decide(controller, call, lambda: replace_configs_steps(controller.metadata_writer.state.config_view(), request), carry_out)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.create_partitions import WidenedTopic
+from kraftsim.core.metadata.create_partitions import ExpandedTopic
 from kraftsim.core.metadata.topic_table import TopicTable
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
@@ -35,23 +35,25 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    replication = controller.ledger.state.replication
+    replication = controller.metadata_writer.state.replication
     allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
     added = {topic.name: _added_count(replication.topics, topic) for topic in request.topics}
     allowed = copy(request)
     allowed.topics = [topic for topic in request.topics if allowance.admits(added[topic.name])]
     kept = {topic.name for topic in allowed.topics}
-    over = [WidenedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in added if name not in kept]
+    over = [ExpandedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in added if name not in kept]
 
-    def carry_out(decision: Decision[list[WidenedTopic]]) -> Answer | Deferred:
+    def carry_out(decision: Decision[list[ExpandedTopic]]) -> Answer | Deferred:
         for result in decision.result:
             if result.refusal is not None:
                 allowance.give_back(added[result.name])
         results = [_result(result) for result in [*decision.result, *over]]
-        return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results))
+        return controller.metadata_writer.commit(
+            decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results)
+        )
 
     rng = controller.world.random("topics")
-    return decide(controller, call, lambda: controller.ledger.state.replication.create_partitions_steps(allowed, rng), carry_out)
+    return decide(controller, call, lambda: controller.metadata_writer.state.replication.create_partitions_steps(allowed, rng), carry_out)
 
 
 def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:
@@ -59,7 +61,7 @@ def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:
     return 0 if known is None else max(asked.count - len(known.partitions), 0)
 
 
-def _result(result: WidenedTopic) -> CreatePartitionsTopicResult:
+def _result(result: ExpandedTopic) -> CreatePartitionsTopicResult:
     refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
     return CreatePartitionsTopicResult(name=result.name, error_code=refusal.error, error_message=refusal.message)
 

@@ -36,9 +36,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         results = [
             ReplicaElectionResult(topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]) for topic in decision.result
         ]
-        return controller.ledger.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+        return controller.metadata_writer.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
 
-    return decide(controller, call, lambda: controller.ledger.state.replication.elect_leaders_steps(request), carry_out)
+    return decide(controller, call, lambda: controller.metadata_writer.state.replication.elect_leaders_steps(request), carry_out)
 
 
 def _result(result: ElectedPartition) -> PartitionResult:

@@ -41,9 +41,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if isinstance(decision, Refusal):
             return _refuse(call, decision.error)
         responses = [*(row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result), *refused]
-        return controller.ledger.commit(decision, lambda offsets: IncrementalAlterConfigsResponse(responses=responses))
+        return controller.metadata_writer.commit(decision, lambda offsets: IncrementalAlterConfigsResponse(responses=responses))
 
-    return decide(controller, call, lambda: alter_configs_steps(controller.ledger.state.config_view(), asked), carry_out)
+    return decide(controller, call, lambda: alter_configs_steps(controller.metadata_writer.state.config_view(), asked), carry_out)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

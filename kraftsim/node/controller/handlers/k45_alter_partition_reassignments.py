@@ -40,9 +40,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         response = AlterPartitionReassignmentsResponse(
             error_message=None, responses=rows, allow_replication_factor_change=request.allow_replication_factor_change
         )
-        return controller.ledger.commit(decision, lambda offsets: response)
+        return controller.metadata_writer.commit(decision, lambda offsets: response)
 
-    return decide(controller, call, lambda: controller.ledger.state.replication.reassignment_steps(request), carry_out)
+    return decide(controller, call, lambda: controller.metadata_writer.state.replication.reassignment_steps(request), carry_out)
 
 
 def _result(result: MovedPartition) -> ReassignablePartitionResponse:

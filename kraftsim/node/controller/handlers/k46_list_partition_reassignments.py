@@ -38,9 +38,11 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
                 for number, partition in moves.partitions
             ],
         )
-        for moves in controller.ledger.state.replication.ongoing_moves(request.topics)
+        for moves in controller.metadata_writer.state.replication.ongoing_moves(request.topics)
     ]
-    return controller.ledger.commit(Decision([], None), lambda offsets: ListPartitionReassignmentsResponse(error_message=None, topics=topics))
+    return controller.metadata_writer.commit(
+        Decision([], None), lambda offsets: ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

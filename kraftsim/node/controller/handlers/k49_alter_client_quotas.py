@@ -21,9 +21,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per entity, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
-    decision = decide_alter_quotas(controller.ledger.state.registries, request)
+    decision = decide_alter_quotas(controller.metadata_writer.state.registries, request)
     entries = [_result(*result) for result in decision.result]
-    return controller.ledger.commit(decision, lambda offsets: AlterClientQuotasResponse(entries=entries))
+    return controller.metadata_writer.commit(decision, lambda offsets: AlterClientQuotasResponse(entries=entries))
 
 
 def _result(entity: QuotaEntity, refusal: Refusal | None) -> QuotaAlterationResult:

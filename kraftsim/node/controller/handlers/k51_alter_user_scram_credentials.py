@@ -27,12 +27,12 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
 
     def look() -> Steps[Decision[Results]]:
-        state = controller.ledger.state
+        state = controller.metadata_writer.state
         return alter_credentials_steps(state.registries, state.features.metadata_level, request)
 
     def carry_out(decision: Decision[Results]) -> Answer | Deferred:
         results = [_result(*result) for result in decision.result]
-        return controller.ledger.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
+        return controller.metadata_writer.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
 
     return decide(controller, call, look, carry_out)
 

@@ -26,14 +26,14 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse the whole request immediately, or answer per partition when the accepted changes are committed."""
     request = call.body
     assert isinstance(request, AlterPartitionRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.replication.decide_alter_partition(request, call.api_version)
+    decision = controller.metadata_writer.state.replication.decide_alter_partition(request, call.api_version)
     if isinstance(decision, Refusal):
         return AlterPartitionResponse(error_code=decision.error)
     topics = [
         AlterPartitionTopicResult(topic_name=topic.topic, topic_id=topic.topic_id, partitions=[_result(result) for result in topic.partitions])
         for topic in decision.result
     ]
-    return controller.ledger.commit(decision, lambda offsets: AlterPartitionResponse(topics=topics), is_atomic=False)
+    return controller.metadata_writer.commit(decision, lambda offsets: AlterPartitionResponse(topics=topics), is_atomic=False)
 
 
 def _result(result: AlteredPartition) -> AlterPartitionDataResult:

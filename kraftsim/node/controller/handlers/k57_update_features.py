@@ -30,13 +30,15 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
             return UpdateFeaturesResponse(error_code=decision.error, error_message=decision.message)
         results = [] if call.api_version > ONE_RESULT_UNTIL else [_result(*result) for result in decision.result]
         response = UpdateFeaturesResponse(results=results)
-        if controller.ledger.state.node.updates_features_atomically:
+        if controller.metadata_writer.state.node.updates_features_atomically:
             response.error_message = None
             for result in results:
                 result.error_message = ErrorCode.NONE.name  # what 4.x returns on success in earlier versions
-        return controller.ledger.commit(decision, lambda offsets: response)
+        return controller.metadata_writer.commit(decision, lambda offsets: response)
 
-    return decide(controller, call, lambda: update_features_steps(controller.ledger.state.feature_view(), request, call.api_version), carry_out)
+    return decide(
+        controller, call, lambda: update_features_steps(controller.metadata_writer.state.feature_view(), request, call.api_version), carry_out
+    )
 
 
 def _result(feature: str, refusal: Refusal | None) -> UpdatableFeatureResult:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer, reason_of
 from kraftsim.node.controller.active_only import behind_gate
-from kraftsim.node.failed_answers import ANSWERED, encoding_failed, note_failed
+from kraftsim.node.failed_answers import ANSWERED, emit_failed, encoding_failed
 from kraftsim.node.large_requests import encoded
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
@@ -112,19 +112,19 @@ def _carried_out(controller: "Controller", handler: "Handler[Controller]", inner
 class EnvelopedCall(Call):
     """A request of a client that the Envelope identifies."""
 
-    __slots__ = ("asked_from", "asker")
+    __slots__ = ("asked_from", "requester")
 
     def __init__(self, head: RequestHead, body: Message, outer: Call) -> None:
         super().__init__(head, body, outer.connection)
         request = outer.body
         assert isinstance(request, EnvelopeRequest), "an Envelope is what this call was in"
-        self.asker = _principal(request)
+        self.requester = _principal(request)
         self.asked_from = str(ip_address(bytes(request.client_host_address)))
 
     @property
     def principal(self) -> Principal:
         """The principal of the broker's client."""
-        return self.asker
+        return self.requester
 
     @property
     def host(self) -> str:
@@ -183,7 +183,7 @@ def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer
             return _envelope_of(call, answer)
         except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
             answer = encoding_failed(failure)
-    note_failed(answer, call, call.connection, ANSWERED)
+    emit_failed(answer, call, call.connection, ANSWERED)
     try:
         refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _envelope_of(call, cast(Message, refused))

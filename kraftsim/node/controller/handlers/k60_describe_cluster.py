@@ -21,7 +21,7 @@ TOO_OLD = "Direct-to-controller communication is not supported with the current 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer once everything in the response is committed."""
-    state = controller.ledger.state
+    state = controller.metadata_writer.state
     if not state.features.metadata_level.has_controller_registrations:
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=TOO_OLD)
     refused = refuse_endpoint(call, CONTROLLERS)
@@ -40,7 +40,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         ],
         controller_id=NO_CONTROLLER if leader_id is None else leader_id,
     )
-    return controller.ledger.commit(Decision([], None), lambda offsets: answer) if controller.is_active else answer
+    return controller.metadata_writer.commit(Decision([], None), lambda offsets: answer) if controller.is_active else answer
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -22,10 +22,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, BrokerRegistrationRequest), "dispatch decodes by API key"
-    writer = controller.ledger
+    writer = controller.metadata_writer
     decision = writer.state.decide_register(request, writer.next_offset, controller.now_ms(), call.api_version)
     if isinstance(decision, Refusal):
-        controller.world.note(BrokerRegistrationRefused(broker_id=request.broker_id, error_code=decision.error, reason=decision.why))
+        controller.world.emit(BrokerRegistrationRefused(broker_id=request.broker_id, error_code=decision.error, reason=decision.why))
         return BrokerRegistrationResponse(error_code=decision.error)
     return writer.commit(decision, lambda offsets: BrokerRegistrationResponse(broker_epoch=decision.result))
 

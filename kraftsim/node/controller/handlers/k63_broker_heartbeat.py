@@ -21,11 +21,11 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the change of the heartbeat is committed."""
     request = call.body
     assert isinstance(request, BrokerHeartbeatRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.decide_heartbeat(request, controller.ledger.next_offset, controller.now_ms())
+    decision = controller.metadata_writer.state.decide_heartbeat(request, controller.metadata_writer.next_offset, controller.now_ms())
     if isinstance(decision, Refusal):
         return BrokerHeartbeatResponse(error_code=decision.error)
     reply = decision.result
-    return controller.ledger.commit(
+    return controller.metadata_writer.commit(
         decision,
         lambda offsets: BrokerHeartbeatResponse(is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down),
         is_atomic=False,

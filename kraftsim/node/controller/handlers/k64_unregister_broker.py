@@ -16,11 +16,11 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, without an error message (before 4.0), or answer when it is committed."""
     request = call.body
     assert isinstance(request, UnregisterBrokerRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.decide_unregister(request.broker_id)
+    decision = controller.metadata_writer.state.decide_unregister(request.broker_id)
     if isinstance(decision, Refusal):
-        explains = controller.ledger.state.node.explains_unregistration
+        explains = controller.metadata_writer.state.node.explains_unregistration
         return UnregisterBrokerResponse(error_code=decision.error, error_message=decision.message if explains else "")
-    return controller.ledger.commit(decision, lambda offsets: UnregisterBrokerResponse(), is_atomic=False)
+    return controller.metadata_writer.commit(decision, lambda offsets: UnregisterBrokerResponse(), is_atomic=False)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -11,7 +11,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.producer_ids.request_number import number_of
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.controller.ledger import AppendedOffsets
+from kraftsim.node.controller.metadata_writer import AppendedOffsets
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -29,7 +29,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return AllocateProducerIdsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=pause_ms)
     clock = controller.world.clock
     began_ns = clock.monotonic_ns()
-    decision = controller.ledger.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch, number_of(request))
+    decision = controller.metadata_writer.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch, number_of(request))
     if isinstance(decision, Refusal):
         return AllocateProducerIdsResponse(error_code=decision.error)
     block = decision.result
@@ -37,7 +37,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 
     def answer(offsets: AppendedOffsets | None) -> Answer:
         if offsets is not None:  # no record is written for a repeated answer
-            controller.world.note(
+            controller.world.emit(
                 ProducerIdBlockAllocated(
                     broker_id=request.broker_id,
                     broker_epoch=request.broker_epoch,
@@ -50,7 +50,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         pause_ms = controller.request_quotas.charge(call, spent_ns)
         return AllocateProducerIdsResponse(throttle_time_ms=pause_ms, producer_id_start=block.first_producer_id, producer_id_len=block.size)
 
-    committed = controller.ledger.commit(decision, answer)
+    committed = controller.metadata_writer.commit(decision, answer)
     took_ns = clock.monotonic_ns() - began_ns
     return committed
 

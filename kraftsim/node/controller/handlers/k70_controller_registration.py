@@ -20,10 +20,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, ControllerRegistrationRequest), "dispatch decodes by API key"
-    decision = decide_register_controller(controller.ledger.state.features.metadata_level, request)
+    decision = decide_register_controller(controller.metadata_writer.state.features.metadata_level, request)
     if isinstance(decision, Refusal):
         return ControllerRegistrationResponse(error_code=decision.error, error_message=decision.message)
-    return controller.ledger.commit(decision, lambda offsets: ControllerRegistrationResponse())
+    return controller.metadata_writer.commit(decision, lambda offsets: ControllerRegistrationResponse())
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

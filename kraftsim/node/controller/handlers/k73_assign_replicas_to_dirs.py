@@ -26,7 +26,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse the whole request immediately, or answer in the structure of the request when it is committed."""
     request = call.body
     assert isinstance(request, AssignReplicasToDirsRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.replication.decide_assign_replicas(request)
+    decision = controller.metadata_writer.state.replication.decide_assign_replicas(request)
     if isinstance(decision, Refusal):
         return AssignReplicasToDirsResponse(error_code=decision.error)
     directories = [
@@ -42,7 +42,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         )
         for asked, topics in zip(request.directories, decision.result, strict=True)
     ]
-    return controller.ledger.commit(decision, lambda offsets: AssignReplicasToDirsResponse(directories=directories), is_atomic=False)
+    return controller.metadata_writer.commit(decision, lambda offsets: AssignReplicasToDirsResponse(directories=directories), is_atomic=False)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -20,10 +20,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when it is committed. A running controller registers again."""
     request = call.body
     assert isinstance(request, UnregisterControllerRequest), "dispatch decodes by API key"
-    decision = controller.ledger.state.decide_unregister_controller(request.controller_id)
+    decision = controller.metadata_writer.state.decide_unregister_controller(request.controller_id)
     if isinstance(decision, Refusal):
         return UnregisterControllerResponse(error_code=decision.error, error_message=decision.message)
-    return controller.ledger.commit(decision, lambda offsets: UnregisterControllerResponse())
+    return controller.metadata_writer.commit(decision, lambda offsets: UnregisterControllerResponse())
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

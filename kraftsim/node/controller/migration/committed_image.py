@@ -101,7 +101,7 @@ class CommittedImage:
         image = self._new_image()
 
         def watch(record: MetadataRecord) -> None:
-            self.touched.note(record, image)
+            self.touched.emit(record, image)
             self.registration_count += isinstance(record, REGISTRATIONS)
 
         image.before_applying = watch

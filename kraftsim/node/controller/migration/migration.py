@@ -22,11 +22,11 @@ from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender, T
 from kraftsim.core.zookeeper_mode.request_versions import request_versions
 from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
 from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation, operations_of
-from kraftsim.events.migration import BrokersTold, MigrationWaits, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
+from kraftsim.events.migration import BrokersNotified, MigrationWaits, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
 from kraftsim.node.controller.migration.committed_image import CommittedImage
-from kraftsim.node.controller.migration.copying import CopyGivenUp
+from kraftsim.node.controller.migration.zookeeper_copy import CopyAborted
 from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
-from kraftsim.node.zookeeper_mode.propagator import ControlResponse, Propagator, ToldBroker
+from kraftsim.node.zookeeper_mode.propagator import BrokerChannelEndpoint, ControllerChannelManager, ControlResponse
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
@@ -49,12 +49,12 @@ class Migration:
         self.driver = parts.migration_driver(
             controller.config.node_id,
             controller.world.random("migration polls").random,
-            state_before=parts.migration_manners(controller.config).state_before,
+            state_before=parts.migration_behavior(controller.config).state_before,
         )
         self.committed = CommittedImage(controller.raft, parts.metadata_image)
         self._zookeeper = parts.zookeeper_side(self._shell)
         self._copy = parts.zookeeper_copy(controller)
-        self._propagator = Propagator(self._shell, self._on_response)
+        self._propagator = ControllerChannelManager(self._shell, self._on_response)
         self._propagation: KraftPropagation | None = None
         self._owes_everything = False
         """Whether brokers missed an update because writing it to ZooKeeper failed."""
@@ -161,14 +161,14 @@ class Migration:
             case do.PollAfter(delay_ms):
                 self._arm(delay_ms)
                 return None
-            case do.Note(event):
-                self._shell.world.note(event)
+            case do.EmitEvent(event):
+                self._shell.world.emit(event)
                 return None
         try:
             return await self._attempt(effect)
         except REFUSALS as refused:
             return do.Failed(str(refused))
-        except CopyGivenUp:
+        except CopyAborted:
             return do.Failed("this controller is not the leader any more")
 
     async def _attempt(self, effect: do.DriverEffect) -> do.DriverEvent | None:
@@ -185,9 +185,9 @@ class Migration:
                 return await self._copy_to_log(claim)
             case do.Sync(claim):
                 return await self._sync(claim)
-            case do.TellEverything(claim):
+            case do.SendRpcsToBrokers(claim):
                 self._send_everything(claim)
-                return do.Told()
+                return do.BrokersInformed()
             case do.Mirror(claim, is_snapshot):
                 return await self._mirror(claim, is_snapshot=is_snapshot)
             case _:
@@ -196,7 +196,7 @@ class Migration:
     async def _claim(self, claim: Claim) -> do.Claimed:
         taken = await self._zookeeper.claim(claim)
         kraft_epoch = taken.znode.kraft_controller_epoch
-        self._shell.world.note(ZookeeperControllerClaimed(controller_epoch=taken.controller_epoch, kraft_controller_epoch=kraft_epoch))
+        self._shell.world.emit(ZookeeperControllerClaimed(controller_epoch=taken.controller_epoch, kraft_controller_epoch=kraft_epoch))
         return do.Claimed(taken)
 
     async def _copy_to_log(self, claim: Claim) -> do.Copied:
@@ -206,7 +206,7 @@ class Migration:
         try:
             return do.Copied(await self._zookeeper.move(written))
         except REFUSALS as refused:
-            self._shell.world.note(MigrationWaits(state=self.driver.state.value, reason=str(refused)))
+            self._shell.world.emit(MigrationWaits(state=self.driver.state.value, reason=str(refused)))
             return do.Copied(written)
 
     async def _sync(self, claim: Claim) -> do.InStep:
@@ -239,7 +239,7 @@ class Migration:
         """Write, then record the offset up to which ZooKeeper is in sync."""
         committed = self.committed
         claim = await self._zookeeper.write(claim, operations)
-        await self._shell.world.breathe("written to ZooKeeper, and its offset not")
+        await self._shell.world.yield_point("written to ZooKeeper, and its offset not")
         claim = await self._zookeeper.move(claim.in_step(committed.offset, committed.epoch))
         self._emit_written(operations, is_full=is_full)
         return claim
@@ -249,10 +249,10 @@ class Migration:
         if operations or is_full:
             names = ",".join(operation.name for operation in operations)
             count = sum(len(operation.writes) for operation in operations)
-            world.note(ZnodesMirrored(last_offset=self.committed.offset, is_full=is_full, operations=names, znode_count=count))
+            world.emit(ZnodesMirrored(last_offset=self.committed.offset, is_full=is_full, operations=names, znode_count=count))
         for write in (write for operation in operations for write in operation.writes if write.path == PRODUCER_ID_BLOCK):
             block = ProducerIdBlockZnode.parse(write.data or b"")
-            world.note(ProducerIdBlockMirrored(first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id))
+            world.emit(ProducerIdBlockMirrored(first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id))
 
     # Brokers ------------------------------------------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Migration:
     def _send(self, requests: list[ToBroker], claim: Claim, *, is_full: bool) -> None:
         if requests:
             self._propagator.send(requests)
-            self._shell.world.note(BrokersTold(controller_epoch=claim.controller_epoch, is_full=is_full, request_count=len(requests)))
+            self._shell.world.emit(BrokersNotified(controller_epoch=claim.controller_epoch, is_full=is_full, request_count=len(requests)))
 
     def _set_brokers(self) -> None:
         listener = self._controller.config.inter_broker_listener_name or "PLAINTEXT"
@@ -284,7 +284,7 @@ class Migration:
         for broker_id, broker in migrating_brokers(self.committed.image).items():
             endpoint = broker.listener(listener)
             if endpoint is not None:
-                found[broker_id] = ToldBroker(Address(endpoint.host, endpoint.port), broker.broker_epoch)
+                found[broker_id] = BrokerChannelEndpoint(Address(endpoint.host, endpoint.port), broker.broker_epoch)
         self._propagator.set_brokers(found)
 
     def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:

@@ -53,7 +53,7 @@ def values(found: list) -> str:  # type: ignore[type-arg]
     return " ".join(f"{record.partition}:{record.value.decode()}" for record in found)
 
 
-def offsets_behind(found: list) -> dict:  # type: ignore[type-arg]
+def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
     """Return the next offsets."""
     return {aiokafka.TopicPartition(each.topic, each.partition): each.offset + 1 for each in found}
 
@@ -86,7 +86,7 @@ async def group(topic: str, name: str, count: str) -> str:
     async with consumer(topic, group=name) as reader:
         found = await take(reader, int(count))
         if found:
-            await reader.commit(offsets_behind(found))
+            await reader.commit(next_offsets(found))
         return values(found)
 
 
@@ -97,7 +97,7 @@ async def copy(source: str, sink: str, name: str, identity: str, count: str) -> 
             await writer.begin_transaction()
             for record in found:
                 await writer.send(sink, record.value, record.key, record.partition)
-            await writer.send_offsets_to_transaction(offsets_behind(found), name)
+            await writer.send_offsets_to_transaction(next_offsets(found), name)
             await (writer.commit_transaction() if is_committed else writer.abort_transaction())
 
 

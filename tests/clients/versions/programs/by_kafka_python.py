@@ -48,7 +48,7 @@ def values(found: list) -> str:  # type: ignore[type-arg]
     return " ".join(f"{record.partition}:{record.value.decode()}" for record in found)
 
 
-def offsets_behind(found: list) -> dict:  # type: ignore[type-arg]
+def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
     """Return the next offsets in the form of the release: the leader epoch was added in 2.1."""
     more = (-1,) if "leader_epoch" in OffsetAndMetadata._fields else ()
     return {TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1, "", *more) for each in found}
@@ -97,7 +97,7 @@ def group(topic: str, name: str, count: str) -> str:
     try:
         found = take(reader, int(count))
         if found:
-            reader.commit(offsets_behind(found))
+            reader.commit(next_offsets(found))
         return values(found)
     finally:
         reader.close(autocommit=False)
@@ -114,7 +114,7 @@ def copy(source: str, sink: str, name: str, identity: str, count: str) -> None:
             for each in sent:  # 2.2 hangs when it aborts records that are not sent yet
                 each.get(PATIENCE_MS / 1000)
             member = reader.group_metadata() if hasattr(reader, "group_metadata") else name
-            writer.send_offsets_to_transaction(offsets_behind(found), member)
+            writer.send_offsets_to_transaction(next_offsets(found), member)
             if is_committed:
                 writer.commit_transaction()
             else:

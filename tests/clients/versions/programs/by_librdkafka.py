@@ -162,7 +162,7 @@ class Program:
         if self.library.has_isolation:
             found["read"] = self.read
         if self.library.has_transactions:
-            found |= {"transact": self.transact, "copy": self.copy, "copying": self.copying}
+            found |= {"transact": self.transact, "copy": self.copy, "copying": self.transform_app}
         return found
 
     def produce(self, topic: str, partitions: str, count: str) -> None:
@@ -223,7 +223,7 @@ class Program:
             producer.flush(self.patience_ms)
         return number
 
-    def copying(self, source: str, sink: str, group: str, identity: str) -> None:
+    def transform_app(self, source: str, sink: str, group: str, identity: str) -> None:
         is_over = False
         while not is_over:
             try:

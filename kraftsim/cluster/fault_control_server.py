@@ -1,0 +1,178 @@
+"""Manual faults, server side: the supervisor of a cluster carries out requests that arrive on this control socket.
+
+Only the process that started the nodes may take them down and start them again; a node that exits unexpectedly ends the whole cluster.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver
+from kraftsim.cluster.manual_faults import LOOPBACK, Done, FaultRequest, NotPossible
+from kraftsim.cluster.private import is_same_secret
+from kraftsim.cluster.probe import does_zookeeper_serve
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.faults.field import CLIENTS, Link, links_of
+from kraftsim.faults.targets import members, names_leader, with_leader
+
+LEADER_SECONDS: Final = 10.0
+READY_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.02
+
+
+class FaultControlServer:
+    """Serves requests for one cluster that carry its secret; `on_change` is called whenever a process started or ended."""
+
+    def __init__(self, cluster: ProcessCluster, secret: str, on_change: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._secret = secret
+        self._on_change = on_change
+        self._field = ClusterFaultDriver(cluster)
+        self._server: asyncio.Server | None = None
+        self._turn = asyncio.Lock()
+        self._verbs: dict[str, Callable[[FaultRequest], Awaitable[list[str]]]] = {
+            "kill": self._kill,
+            "restart": self._restart,
+            "pause": self._pause,
+            "resume": self._resume,
+            "cut": self._impose,
+            "slow": self._impose,
+            "heal": self._heal,
+        }
+
+    async def open(self) -> int:
+        """Listen on a free port; return it."""
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Accept no more connections."""
+        if self._server is not None:
+            self._server.close()
+        await self._field.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            order = msgspec.json.decode(await reader.readline(), type=FaultRequest)
+            if not is_same_secret(order.secret, self._secret):
+                return
+            async with self._turn:
+                done = await self._carried_out(order)
+            writer.write(msgspec.json.encode(done) + b"\n")
+            await writer.drain()
+        except (OSError, ValueError):  # ValueError: no valid request, or one without a line feed
+            pass
+        finally:
+            writer.close()
+
+    async def _carried_out(self, order: FaultRequest) -> Done:
+        try:
+            verb = self._verbs.get(order.verb)
+            if verb is None:
+                raise NotPossible(f"unknown verb {order.verb}")
+            return Done(lines=tuple(await verb(order)))
+        except (NotPossible, OSError) as error:
+            return Done(trouble=str(error))
+        finally:
+            self._on_change()
+
+    # Verbs ------------------------------------------------------------------------------------------------------------------------------------------
+
+    async def _kill(self, order: FaultRequest) -> list[str]:
+        return [f"{node} killed" if await self._field.kill(node) else f"{node} was down already" for node in await self._nodes(order)]
+
+    async def _restart(self, order: FaultRequest) -> list[str]:
+        lines = []
+        for node in await self._nodes(order):
+            was_up = await self._field.stop(node)
+            await self._field.restart(node)
+            what = "stopped and started again" if was_up else "started again"
+            lines.append(f"{node} {what}{'' if await self._becomes_ready(node) else '; it does not serve yet'}")
+        return lines
+
+    async def _pause(self, order: FaultRequest) -> list[str]:
+        nodes = await self._nodes(order)
+        self._require_up(nodes)
+        return [f"{node} paused" if await self._field.pause(node) else f"{node} was paused already" for node in nodes]
+
+    async def _resume(self, order: FaultRequest) -> list[str]:
+        nodes = await self._nodes(order) if order.targets else list(self._field.paused)
+        self._require_up(nodes)
+        return [f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused" for node in nodes] or ["no node was paused"]
+
+    async def _impose(self, order: FaultRequest) -> list[str]:
+        self._require_proxy()
+        wanted = [(target, self._links(target)) for target in [await self._named(target) for target in order.targets]]
+        if order.resets:
+            links = [link for _, links in wanted for link in links]
+            effect = await self._field.cut(links)
+            return [f"{effect.closed} connections reset, {effect.connections} of them with something under way"]
+        for _, links in wanted:
+            await self._field.impose(links, order.condition)
+        how = "isolated" if order.condition.holds else "slowed"
+        return [f"{target} {how} until `kraftsim heal`" for target, _ in wanted]
+
+    async def _heal(self, order: FaultRequest) -> list[str]:
+        self._require_proxy()
+        nodes = await self._nodes(order)
+        count = await (await self._field.door()).lift_all(nodes)
+        return [f"{count} {'fault' if count == 1 else 'faults'} of the network healed"]
+
+    # Targets ----------------------------------------------------------------------------------------------------------------------------------------
+
+    async def _nodes(self, order: FaultRequest) -> list[str]:
+        found: dict[str, None] = {}
+        for target in order.targets:
+            try:
+                found.update(dict.fromkeys(members(await self._named(target), self._field.node_names)))
+            except KeyError as unknown:
+                raise self._no_node(target) from unknown
+        return list(found)
+
+    def _links(self, target: str) -> list[Link]:
+        try:
+            return links_of(target, self._field.node_names)
+        except KeyError as unknown:
+            raise self._no_node(target) from unknown
+
+    async def _named(self, target: str) -> str:
+        """Return a target with the name of the leader in place of the word `leader`."""
+        if not names_leader(target):
+            return target
+        try:
+            async with asyncio.timeout(LEADER_SECONDS):
+                return with_leader(target, await self._field.leader())
+        except TimeoutError as timeout:
+            raise NotPossible("no node reports that it is the leader; name a node") from timeout
+
+    def _no_node(self, target: str) -> NotPossible:
+        return NotPossible(f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and `leader`; clients are `{CLIENTS}`)")
+
+    def _require_up(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            if self._field.is_down(node):
+                raise NotPossible(f"{node} is down; start it by: kraftsim restart {node} --data DATA")
+
+    def _require_proxy(self) -> None:
+        if self._cluster.proxy is None:
+            raise NotPossible("there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data DATA")
+
+    async def _becomes_ready(self, node: str) -> bool:
+        """Return whether a restarted node becomes ready within a while; one that is partitioned from its controllers cannot."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + READY_SECONDS
+        while not await self._serves(node):
+            if loop.time() > give_up_at or not self._cluster.nodes[node].is_running:
+                return False
+            await asyncio.sleep(POLL_SECONDS)
+        return True
+
+    async def _serves(self, node: str) -> bool:
+        """Return whether a node is ready: a ZooKeeper server is probed, any other node reports it in its events."""
+        spec = self._cluster.spec
+        if node in spec.zookeeper_names:
+            return await does_zookeeper_serve(spec.node(node).host, spec.node(node).port)
+        return self._cluster.nodes[node].is_ready

@@ -1,0 +1,248 @@
+"""The scenario environment over sockets and real time: for a cluster of processes and for an embedded one."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.client_host import ClientHost, here
+from kraftsim.cluster.cluster_fault_driver import RealCluster
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.exact_client import ExactClient
+from kraftsim.cluster.features import update_features
+from kraftsim.cluster.launch import client_parts_of
+from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
+from kraftsim.cluster.quorum_queries import leader_of
+from kraftsim.cluster.scenario import Mode
+from kraftsim.cluster.socket_fault_schedule import FieldSchedule
+from kraftsim.cluster.spec import RELEASE_KEY
+from kraftsim.cluster.stable_ends import TransactionQueries
+from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, emit_in_sync, wait_for_replicas
+from kraftsim.cluster.voters import change_voter, voters_of
+from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
+from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
+from kraftsim.core.clients.producer_steps import ProducerSettings
+from kraftsim.events.event import Event
+from kraftsim.faults.fault import Fault
+from kraftsim.node.clients import InitProducerIdClient, ProducerClient
+from kraftsim.node.clients import ReaderClient as OwnReader
+from kraftsim.world.interface import World
+from kraftsim.world.real.world import RealWorld, real_world
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (type only; the stream comes from the world)
+
+HARNESS = "harness"
+LOOK_SECONDS = 0.2
+METADATA_LOG = f"__cluster_metadata-0/{0:020}.log"
+ANSWERING_SECONDS = 60.0
+"""Time-out of the cluster's own readiness probe; the bounds of `phases` are shorter."""
+
+
+class SocketEnvironment:
+    """Runs a scenario over sockets. Faults that need a simulated world are left out: see `kraftsim.cluster.scenario`."""
+
+    def __init__(
+        self,
+        cluster: ProcessCluster | EmbeddedCluster,
+        mode: Mode,
+        directory: RunDirectory,
+        schedule: Sequence[Fault],
+        workload: Mapping[str, int],
+    ) -> None:
+        self.cluster: RealCluster = cluster
+        self.mode = mode
+        self.spec = cluster.spec
+        self.seed = cluster.spec.seed
+        self._directory = directory
+        self._workload = workload
+        self._worlds: list[RealWorld] = []
+        self._harness = self._world_of(HARNESS)
+        self._faults = FieldSchedule(cluster, schedule, self.emit)
+
+    def random(self, purpose: str) -> "Random":
+        """Return the stream of random numbers for a purpose."""
+        return self._harness.random(purpose)
+
+    def emit(self, event: Event) -> None:
+        """Emit an event to the harness's log."""
+        self._harness.emit(event)
+        self._harness.flush_events()
+
+    def workload(self, parameter: str) -> int:
+        """Return the value of a workload parameter."""
+        return self._workload[parameter]
+
+    def now_seconds(self) -> float:
+        """Return seconds since the run began."""
+        return self._harness.clock.monotonic_ns() / 1e9
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def gather(self, *work: Awaitable[object]) -> None:
+        """Run coroutines concurrently; the first failure cancels the rest and is raised."""
+        tasks = [asyncio.ensure_future(each) for each in work]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def inject(self) -> None:
+        """Arm every fault: it waits for its trigger."""
+        self._faults.inject()
+
+    async def heal(self) -> None:
+        """Inject no more faults, end those that last, and restart nodes that are down."""
+        await self._faults.heal()
+
+    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Stop a node, and start it again with its new configuration."""
+        self.cluster.tell(name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        if not self.cluster.is_down(name):
+            await self.cluster.stop_node(name, STOP_SECONDS)
+        if self.cluster.is_down(name):
+            await self.cluster.restart_node(name)
+
+    async def kill(self, name: str) -> None:
+        """Kill a node."""
+        await self.cluster.kill_node(name)
+
+    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+        """Update feature levels; return the errors of those that could not change."""
+        return await update_features(self._addresses, levels, downwards=downwards)
+
+    async def voters(self) -> tuple[str, ...] | None:
+        """Return the voters of the quorum, as the leader reports them."""
+        return await voters_of(self.spec)
+
+    async def change_voter(self, name: str, *, joins: bool) -> bool:
+        """Ask the leader once to add or remove a voter; return whether that is committed."""
+        return await change_voter(self.spec, name, joins=joins)
+
+    def is_down(self, name: str) -> bool:
+        """Return whether a node does not run."""
+        return self.cluster.is_down(name) or self.cluster.has_ended(name)
+
+    async def wait_for_leader(self) -> None:
+        """Return when a controller reports that it is active. In ZooKeeper mode the controller is a broker, which brokers report."""
+        if self.spec.controllers:
+            await leader_of(self.spec)
+        else:
+            await self.wait_for_brokers()
+
+    async def wait_for_brokers(self) -> None:
+        """Return when every broker answers and sees every other one as alive."""
+        await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS)
+
+    async def wait_for_controllers(self) -> None:
+        """Return at once: what a controller has applied cannot be observed from outside."""
+
+    async def wait_for_dual_write(self) -> None:
+        """Return when dual write has begun: the offset in /migration advances with each record of the log."""
+        servers = self._zookeeper_servers
+        migrated_offset = -1
+        while migrated_offset <= 0 or await migrated_until(self._harness, servers) <= migrated_offset + 1:
+            migrated_offset = migrated_offset if migrated_offset > 0 else await migrated_until(self._harness, servers)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def compare_with_zookeeper(self) -> None:
+        """Read ZooKeeper and the log of a controller until both were read at one offset, and emit the differences."""
+        logs = [self._directory.data(name) / METADATA_LOG for name in self.spec.controller_names]
+        while (compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        self.emit(compared)
+
+    async def give_up_migration(self) -> None:
+        """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
+        for name in self.spec.controller_names:
+            if not self.cluster.is_down(name):
+                await self.cluster.stop_node(name, STOP_SECONDS)
+        await take_back(self._harness, self._zookeeper_servers)
+
+    async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
+        """Create a topic and wait for its leaders and replicas."""
+        await create_topic(self._addresses, topic, partitions, replicas)
+
+    async def wait_for_replicas(self, topic: str, partitions: int) -> None:
+        """Return when all replicas are in sync, and emit them as events."""
+        emit_in_sync(self.emit, topic, await wait_for_replicas(self._addresses, topic, partitions))
+
+    async def elect_preferred_leaders(self) -> bool:
+        """Send a preferred leader election to a broker chosen by the seed."""
+        return await elect_preferred_leaders(*self._harness.random("elections").choice(self._addresses))
+
+    def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
+        """Return a new producer: librdkafka for processes, kraftsim's own for an embedded cluster."""
+        if self.mode is Mode.PROCESSES:
+            from kraftsim.cluster.librdkafka import LibrdkafkaProducer
+
+            in_flight = (settings or ProducerSettings()).max_in_flight_requests_per_connection
+            return LibrdkafkaProducer(self.spec.bootstrap, client_id, self._world_of(client_id), in_flight)
+        return ProducerClient(
+            self._world_of(client_id),
+            bootstrap=self._addresses,
+            client_id=client_id,
+            settings=settings,
+            rules=client_parts_of(self.spec).idempotent_producer,
+        )
+
+    def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
+        """Return a new reader: librdkafka for processes, kraftsim's own for an embedded cluster."""
+        if self.mode is Mode.PROCESSES:
+            from kraftsim.cluster.librdkafka import LibrdkafkaReader
+
+            return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id), read_committed=read_committed)
+        return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, read_committed=read_committed)
+
+    def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
+        """Return a new producer-id client, kraftsim's own in every mode."""
+        known = self._addresses if broker is None else [(self.spec.node(broker).host, self.spec.node(broker).port)]
+        return InitProducerIdClient(self._world_of(client_id), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
+
+    def questions(self, client_id: str) -> TransactionQueries:
+        """Return a client of the harness that queries the state of transactions."""
+        return TransactionQueries(self._harness, self._addresses, client_id)
+
+    def exact_client(self, client_id: str, topic: str) -> ExactClient:
+        """Return a client of the harness that sends exact requests."""
+        return ExactClient(self._harness, self._addresses, client_id, topic)
+
+    def client_host(self, name: str) -> ClientHost:
+        """Return a new client host for an application; its clients are kraftsim's own in both modes."""
+        world = self._world_of(name)
+        parts = client_parts_of(self.spec)
+        return ClientHost(name=name, world=world, bootstrap=self._addresses, frame_events=False, parts=parts, run_there=here)
+
+    async def leave(self) -> None:
+        """Disconnect from the cluster."""
+        await self._faults.close()
+
+    def close(self) -> None:
+        """Close the event logs of harness and clients."""
+        for world in self._worlds:
+            world.close()
+        self._worlds.clear()
+
+    @property
+    def _addresses(self) -> list[tuple[str, int]]:
+        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.broker_names)]
+
+    @property
+    def _zookeeper_servers(self) -> list[tuple[str, int]]:
+        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.zookeeper_names)]
+
+    def _world_of(self, name: str) -> World:
+        world = real_world(
+            run=self.spec.run,
+            node=name,
+            incarnation=1,
+            data_dir=self._directory.data(name),
+            events_dir=self._directory.events,
+            seed=self.seed,
+            started_ns=self.cluster.started_ns,
+        )
+        self._worlds.append(world)
+        return world
