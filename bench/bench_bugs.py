@@ -21,7 +21,7 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.search import faults_of
 from kraftsim.world.random_streams import stream
 
-SHOWS_AT_ONCE = frozenset({"producer-snapshot-of-appended-only"})
+SHOWS_AT_ONCE = frozenset({"producer-snapshot-below-its-offset"})
 """Violated by the bug itself, long before it has an effect."""
 RANGE = 100_000
 """The distance between the seed ranges of two repetitions, so that they do not overlap."""

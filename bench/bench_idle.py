@@ -26,10 +26,10 @@ LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
     ("producer_ids_survive_failover", 1, A_MINUTE, "60 s under faults, 20 idempotent records/s, 1+3"),
     ("producer_ids_survive_failover", 3, A_MINUTE, "60 s under faults, 20 idempotent records/s, 3+3"),
     ("producer_ids_survive_failover", 1, {}, "producer_ids_survive_failover as it is"),
-    ("every_line_exactly_once", 1, {}, "every_line_exactly_once as it is"),
+    ("idempotent_producers_under_kill", 1, {}, "idempotent_producers_under_kill as it is"),
     ("quorum_under_faults", 3, {}, "quorum_under_faults as it is"),
     ("exactly_once_under_faults", 1, {}, "exactly_once_under_faults as it is: consume, transform, produce"),
-    ("coordinator_failover_in_every_state", 1, {}, "coordinator_failover_in_every_state as it is"),
+    ("coordinator_failover_every_state", 1, {}, "coordinator_failover_every_state as it is"),
 )
 """Scenario, controllers, workload parameters, and label."""
 

@@ -49,9 +49,9 @@ def bridge() -> dict[str, object]:
     return {"by_brokers": givers.count("broker"), "by_the_controller": givers.count("controller"), "twice": _given_twice(run)}
 
 
-@check("kraftsim scenario zookeeper_fails_under_load --seed 1")
+@check("kraftsim scenario zookeeper_faults_under_load --seed 1")
 def zookeeper_fails() -> dict[str, object]:
-    run = scenario("kraftsim scenario zookeeper_fails_under_load --seed 1")
+    run = scenario("kraftsim scenario zookeeper_faults_under_load --seed 1")
     return {"faults_meanwhile": run.count("FaultTookEffect"), "blocks_meanwhile": run.count("ProducerIdBlockAllocated"), "twice": _given_twice(run)}
 
 
@@ -66,9 +66,9 @@ def migrates_with_the_bug() -> dict[str, object]:
     return {"twice_with_the_bug": _given_twice(run), "violations": len(run.result.violations)}
 
 
-@check("kraftsim scenario broker_without_rights --seed 2 --set kraftsim.producer.ids=ending")
+@check("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=ending")
 def text_without_rights() -> dict[str, object]:
-    run = scenario("kraftsim scenario broker_without_rights --seed 2 --set kraftsim.producer.ids=ending")
+    run = scenario("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=ending")
     (began,) = (each["t_ns"] for each in run.of("PhaseBegan", phase="without-rights"))
     (ended,) = (each["t_ns"] for each in run.of("NodeFailed", node="broker-3"))
     return {
@@ -78,9 +78,9 @@ def text_without_rights() -> dict[str, object]:
     }
 
 
-@check("kraftsim scenario broker_without_rights --seed 2 --set kraftsim.producer.ids=as-released")
+@check("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=as-released")
 def shipped_without_rights() -> dict[str, object]:
-    run = scenario("kraftsim scenario broker_without_rights --seed 2 --set kraftsim.producer.ids=as-released")
+    run = scenario("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=as-released")
     (began,), (ended,) = (run.of("PhaseBegan", phase=f"{word}-rights") for word in ("without", "with"))
     return {
         "release": run.of("NodeStarted", node="broker-3")[0]["release"],

@@ -102,9 +102,9 @@ def two_kinds() -> dict[str, object]:
     return {"acknowledged": run.count("RecordAcknowledged"), "said_46": run.count("ProduceRefused", error_code=46)}
 
 
-@check("kraftsim scenario empty_snapshot_and_a_new_id --seed 1")
+@check("kraftsim scenario empty_snapshot_unknown_producer_id --seed 1")
 def new_id() -> dict[str, object]:
-    run = scenario("kraftsim scenario empty_snapshot_and_a_new_id --seed 1")
+    run = scenario("kraftsim scenario empty_snapshot_unknown_producer_id --seed 1")
     return {
         "old_rule_says": run.of("ProduceRefused")[-1]["error_code"],
         "empties_of_the_story": run.count("EmptySnapshotWritten"),
@@ -113,18 +113,18 @@ def new_id() -> dict[str, object]:
     }
 
 
-@check("kraftsim scenario empty_snapshot_and_silence --seed 1")
+@check("kraftsim scenario empty_snapshot_silent_duplicate --seed 1")
 def silence() -> dict[str, object]:
-    run = scenario("kraftsim scenario empty_snapshot_and_silence --seed 1")
+    run = scenario("kraftsim scenario empty_snapshot_silent_duplicate --seed 1")
     return {"new_rule_refuses": run.count("ProduceRefused", node="broker-2", error_code=59)}
 
 
-UPGRADED = "kraftsim scenario tiered_after_an_upgrade --seed 1"
+UPGRADED = "kraftsim scenario tiered_storage_after_upgrade --seed 1"
 WITH_EMPTIES = f"{UPGRADED} --set kraftsim.tiering.remedy=empty-at-archive"
 
 
 @check(UPGRADED)
-def tiered_after_an_upgrade() -> dict[str, object]:
+def tiered_storage_after_upgrade() -> dict[str, object]:
     run = scenario(UPGRADED)
     failures = run.of("RemoteCopyFailed")
     assert {each["first_offset"] for each in failures} == {0}, "no segment but the oldest is tried"
@@ -145,9 +145,9 @@ def tiered_with_empty_snapshots() -> dict[str, object]:
     return {"closed_segments": SEGMENTS, "empties_after_upgrade": run.count("EmptySnapshotWritten"), "copied_with_empties": len(copied)}
 
 
-@check("kraftsim scenario missing_snapshot_replayed --seed 1")
+@check("kraftsim scenario missing_remote_producer_snapshot --seed 1")
 def replayed() -> dict[str, object]:
-    run = scenario("kraftsim scenario missing_snapshot_replayed --seed 1")
+    run = scenario("kraftsim scenario missing_remote_producer_snapshot --seed 1")
     return {"read_back_bytes": run.of("RebuiltFromRemote")[0]["replayed_bytes"], "answered_as_duplicate": run.count("DuplicateAnswered")}
 
 

@@ -38,9 +38,9 @@ def by_epoch() -> dict[str, object]:
     return {"took_the_id": run.count("TransactionalIdTaken"), "fenced": run.count("ProducerFenced"), **_ended(run)}
 
 
-@check("kraftsim scenario coordinator_failover_in_every_state --seed 1")
+@check("kraftsim scenario coordinator_failover_every_state --seed 1")
 def every_state() -> dict[str, object]:
-    run = scenario("kraftsim scenario coordinator_failover_in_every_state --seed 1")
+    run = scenario("kraftsim scenario coordinator_failover_every_state --seed 1")
     by_id: dict[object, set[object]] = {}
     for each in run.of("TransactionStateChanged"):
         by_id.setdefault(each["transactional_id"], set()).add(each["partition"])
@@ -55,15 +55,15 @@ def every_state() -> dict[str, object]:
     }
 
 
-@check("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
+@check("kraftsim scenario offset_commits_pre_and_post_kip_447 --seed 1")
 def old_and_new() -> dict[str, object]:
-    run = scenario("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
+    run = scenario("kraftsim scenario offset_commits_pre_and_post_kip_447 --seed 1")
     return {**_ended(run), **_output_counts(run)}
 
 
-@check("kraftsim scenario transaction_times_out --seed 1")
+@check("kraftsim scenario transaction_timeout --seed 1")
 def times_out() -> dict[str, object]:
-    run = scenario("kraftsim scenario transaction_times_out --seed 1")
+    run = scenario("kraftsim scenario transaction_timeout --seed 1")
     return {
         "begun": run.count("TransactionBegun"),
         "forced": run.count("TransactionAbortForced", reason="timeout"),
@@ -107,7 +107,7 @@ def a_minute() -> dict[str, object]:
     found = takeover(dies=True, transaction_ms=60_000, session_ms=session_ms)
     return {
         "minute_ms": found.milliseconds,
-        "minute_told_to_wait": found.retriable_errors,
+        "minute_retries": found.retriable_errors,
         "minute_session_ms": session_ms,
         "minute_memberships_lost": found.memberships_lost,
     }

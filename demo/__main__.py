@@ -1,6 +1,6 @@
 """`make demo`: librdkafka producers write a text while a broker and the controller are killed; Spark checks the result.
 
-Source: the scenario `every_line_exactly_once`, in process mode.
+Source: the scenario `idempotent_producers_under_kill`, in process mode.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-SCENARIO = "every_line_exactly_once"
+SCENARIO = "idempotent_producers_under_kill"
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def _options() -> argparse.Namespace:
 
 def _introduction() -> str:
     from kraftsim.cluster.scenario import Mode
-    from scenarios.every_line_exactly_once import DOWN_MS, KILLS, PARTITIONS, WRITERS, text
+    from scenarios.idempotent_producers_under_kill import DOWN_MS, KILLS, PARTITIONS, WRITERS, text
 
     kills = " and ".join(f"{target} after {at_ms / 1000:g} s" for target, at_ms in KILLS)
     return (

@@ -22,7 +22,7 @@ INTRODUCTION = f"""# A producer per task, or per thread
 An application of three threads copies a topic exactly once: it consumes, produces, and commits both in one transaction. Before KIP-447 it was fenced
 by its transactional id only, so each input partition had its own id and producer (Kafka Streams' `exactly_once`). Since KIP-447 the group coordinator
 fences members that lost a partition, and a thread needs one producer for all its partitions (`exactly_once_v2`). Both variants run in one run of
-`producer_per_task_against_per_thread`, on three brokers, each partition of the topics on one of them; both outputs are checked, and are correct. One
+`producer_per_task_vs_per_thread`, on three brokers, each partition of the topics on one of them; both outputs are checked, and are correct. One
 command measures and plots:
 
 ```text

@@ -8,10 +8,12 @@ import difflib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Generic, TypeVar
+
+from kraftsim.former_names import present_name
 
 Entry = TypeVar("Entry")
 LISTED_MAX = 25
@@ -34,6 +36,8 @@ class Catalogue(Generic[Entry]):
     export: str
     kind: type[Entry]
     apart: tuple[str, ...] = ()
+    former: Mapping[str, str] = field(default_factory=dict)
+    """Names of an earlier release and what they became: see `kraftsim.former_names`."""
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the entries' files without '.py', sorted; imports none of them."""
@@ -63,8 +67,11 @@ class Catalogue(Generic[Entry]):
         return tuple(entry_name(entry, file) for file in self.files() for entry in (self.load(file),))
 
     def named(self, name: str) -> Entry:
-        """Return the entry of a name ('-' and '_' are alike), importing no more files than needed. Raises KeyError that lists names."""
-        wanted = _as_file(name)
+        """Return the entry of a name ('-' and '_' are alike), importing no more files than needed.
+
+        A name of an earlier release is accepted with a FormerNameWarning. Raises KeyError that lists names.
+        """
+        wanted = _as_file(present_name(self.former, name, self.kind.__name__.lower()))
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
             entry = self.load(file)
             if wanted in (file, _as_file(entry_name(entry, file))):

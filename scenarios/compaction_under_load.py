@@ -94,7 +94,7 @@ SCENARIO = Scenario(
         "acknowledged-records-in-final-log",
         "partition-log-matching",
         "one-append-per-sequence",
-        "settles-after-heal",
+        "recovers-after-heal",
     ),
     run=run,
     faults=faults,

@@ -8,7 +8,7 @@ does, and the group coordinator fences it by its generation. Every line is in th
 
 With a single bounce (`--work bounces=1`) a new member owns the partitions of a paused old one: no member
 initializes its id, and it commits without group metadata. When it resumes, it commits records that were copied
-meanwhile, and `every-input-copied-once` reports it: hence two bounces.
+meanwhile, and `each-input-processed-once` reports it: hence two bounces.
 Source: KIP-447 (Compatibility, Deprecation, and Migration Plan) and the upgrade path of its design document;
 Kafka Streams' upgrade guide 2.6.
 """

@@ -109,7 +109,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "producer-id-inside-owned-block",
         "acknowledged-records-in-final-log",
-        "settles-after-heal",
+        "recovers-after-heal",
     ),
     run=run,
     faults=faults,

@@ -108,7 +108,7 @@ SCENARIO = Scenario(
         "producer-id-unique",
         "one-append-per-sequence",
         "acknowledged-records-in-final-log",
-        "settles-after-heal",
+        "recovers-after-heal",
     ),
     run=run,
     faults=faults,

@@ -103,7 +103,7 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 SCENARIO = Scenario(
     name="producer_state_variants",
     summary="The same records go to a broker with five cached batches per producer and to one with the latest; losses of KIP-758 are reported.",
-    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
+    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "recovers-after-heal"),
     run=run,
     faults=faults,
     draw_parameters=draw_parameters,

@@ -320,7 +320,7 @@ SCENARIO = Scenario(
         "producer-id-blocks-disjoint",
         "producer-id-unique",
         "producer-id-inside-owned-block",
-        "settles-after-heal",
+        "recovers-after-heal",
     ),
     run=run,
     faults=faults,

@@ -56,9 +56,9 @@ SCENARIO = Scenario(
     summary="A cluster is upgraded to later releases, node by node and level by level; clients see retriable errors only.",
     must_exercise=(
         *PROVEN,
-        "every-input-copied-once",
+        "each-input-processed-once",
         "transactions-atomic",
-        "read-committed-reads-committed-only",
+        "read-committed-isolation",
         "metadata-log-matching",
     ),
     run=run,

@@ -52,7 +52,7 @@ SCENARIO = Scenario(
     summary="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol versions in a second round; clients continue.",
     must_exercise=(
         *PROVEN,
-        "every-input-copied-once",
+        "each-input-processed-once",
         "transactions-atomic",
     ),
     run=run,

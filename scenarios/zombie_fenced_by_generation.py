@@ -87,7 +87,7 @@ async def _replace(stage: ScenarioEnvironment, app: TransformApp, fencing: Fenci
     """
     seconds = stage.random("fencing").uniform(1.5, 1.9) * REBALANCE_MS / 1000
     await _pause(stage, app, point, seconds)
-    while not app.transform_workers[ZOMBIE].stands_still:
+    while not app.transform_workers[ZOMBIE].is_paused:
         if app.is_done:
             return
         await stage.sleep(0.05)
@@ -128,7 +128,7 @@ def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
 SCENARIO = Scenario(
     name="zombie_fenced_by_generation",
     summary="A paused member that lost its partitions resumes and commits; the group coordinator fences it, and every record is copied once.",
-    must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
+    must_exercise=(*MUST_EXERCISE, "fetched-offsets-stable", "group-offsets-equal-log"),
     run=run,
     faults=faults,
     settings=SETTINGS,

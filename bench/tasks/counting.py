@@ -18,7 +18,7 @@ from kraftsim.explore.check_run import read_events
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import run_request
 
-SCENARIO = "producer_per_task_against_per_thread"
+SCENARIO = "producer_per_task_vs_per_thread"
 RECORDS_PER_PARTITION = 2
 APPLICATIONS = {"task": "a producer per task", "thread": "a producer per thread"}
 """The prefixes of the topics and transactional ids of the two variants in the scenario."""

@@ -35,7 +35,7 @@ BLOCKS: Final = """
 """
 """A record contains the end of its block; the block starts at the end of the previous one, or at the value in the snapshot before the log."""
 OWNERS: Final = """
-    SELECT broker_id, count(DISTINCT broker_epoch) AS lives, count(*) AS blocks, sum(next_producer_id - first_producer_id) AS ids,
+    SELECT broker_id, count(DISTINCT broker_epoch) AS incarnations, count(*) AS blocks, sum(next_producer_id - first_producer_id) AS ids,
         min(first_producer_id) AS first_producer_id, max(next_producer_id) AS next_producer_id, min(time_ms) AS first_ms, max(time_ms) AS last_ms
     FROM block GROUP BY broker_id ORDER BY broker_id
 """

@@ -170,7 +170,7 @@ _GROUPS = f"""
     ) AS s
     LEFT JOIN (
         SELECT group_id, sum(CASE WHEN error_code = {int(ErrorCode.UNSTABLE_OFFSET_COMMIT)} THEN 1 ELSE 0 END) AS held_off, count(*) AS asked
-        FROM offset_told WHERE require_stable GROUP BY group_id
+        FROM offset_returned WHERE require_stable GROUP BY group_id
     ) AS t ON t.group_id = s.group_id
 """
 PARTS: Final[Mapping[str, str]] = {

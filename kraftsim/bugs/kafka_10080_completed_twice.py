@@ -69,6 +69,6 @@ BUG = Bug(
     title="two concurrent responses complete a transaction twice",
     fixed_in=("2.6.0", "2.7.0"),
     swap=lambda parts: parts.replacing(marker_queue=CompletesEachTime, marker_sender=ChecksLater, transaction_shard=ShardWithSuchEntries),
-    scenario="coordinator_failover_in_every_state",
-    caught_by=("transaction-states-follow", "transactions-atomic", "nodes-believe-the-truth"),
+    scenario="coordinator_failover_every_state",
+    caught_by=("transaction-transitions-valid", "transactions-atomic", "nodes-believe-the-truth"),
 )

@@ -28,5 +28,5 @@ BUG = Bug(
     fixed_in=("2.7.0",),
     swap=lambda parts: parts.replacing(quorum=ResumesLeading),
     scenario="quorum_under_faults",
-    caught_by=("quorum-state-taken-up", "metadata-log-matching", "high-watermark-monotonic", "no-truncation-below-high-watermark"),
+    caught_by=("quorum-state-restored", "metadata-log-matching", "high-watermark-monotonic", "no-truncation-below-high-watermark"),
 )

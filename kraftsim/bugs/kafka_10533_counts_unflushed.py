@@ -25,5 +25,5 @@ BUG = Bug(
     fixed_in=("2.8.0",),
     swap=lambda parts: parts.replacing(leadership=CountsUnflushed),
     scenario="quorum_under_faults",
-    caught_by=("high-watermark-flushed", "producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
+    caught_by=("high-watermark-flushed", "producer-id-blocks-disjoint", "producer-id-unique", "next-producer-id-monotonic"),
 )

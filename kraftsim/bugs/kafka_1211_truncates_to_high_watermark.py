@@ -52,7 +52,7 @@ BUG = Bug(
     title="followers truncate to the high watermark instead of by leader epochs",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(partition_replica=FollowsWithoutEpochs),
-    scenario="leaders_fail_under_idempotent_load",
+    scenario="partition_leader_failover_idempotent",
     caught_by=(
         "partition-leader-completeness",
         "partition-log-matching",

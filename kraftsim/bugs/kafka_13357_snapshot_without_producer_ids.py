@@ -26,5 +26,5 @@ BUG = Bug(
     fixed_in=("3.2.0",),
     swap=lambda parts: parts.replacing(metadata_image=WithoutProducerIds),
     scenario="quorum_under_faults",
-    caught_by=("snapshot-equals-log", "producer-id-blocks-disjoint", "metadata-log-monotonic"),
+    caught_by=("snapshot-equals-log", "producer-id-blocks-disjoint", "next-producer-id-monotonic"),
 )

@@ -32,12 +32,12 @@ BUG = Bug(
     title="partitions accept transactional batches that no coordinator has verified",
     fixed_in=("3.6.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=SkipsVerification),
-    scenario="transaction_times_out",
+    scenario="transaction_timeout",
     caught_by=(
         "fenced-producers-write-nothing",
-        "no-transaction-hangs",
-        "settles-after-heal",
-        "markers-agree-with-coordinators",
+        "no-hanging-transactions",
+        "recovers-after-heal",
+        "markers-match-coordinator-decisions",
         "transactions-atomic",
     ),
 )

@@ -24,12 +24,12 @@ BUG = Bug(
     title="an outdated verification lets records start another transaction",
     fixed_in=("3.5.0", "3.6.0"),
     swap=lambda parts: parts.replacing(producer_state_manager=AcceptsOutdatedVerification),
-    scenario="transaction_times_out",
+    scenario="transaction_timeout",
     caught_by=(
         "fenced-producers-write-nothing",
-        "no-transaction-hangs",
-        "settles-after-heal",
-        "markers-agree-with-coordinators",
+        "no-hanging-transactions",
+        "recovers-after-heal",
+        "markers-match-coordinator-decisions",
         "transactions-atomic",
     ),
 )

@@ -23,5 +23,5 @@ BUG = Bug(
     fixed_in=("3.5.2", "3.6.1", "3.7.0"),
     swap=lambda parts: parts.replacing(zookeeper_copy=MigratesStartOfBlock),
     scenario="zk_to_kraft_migration",
-    caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
+    caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "next-producer-id-monotonic"),
 )

@@ -49,5 +49,5 @@ BUG = Bug(
     fixed_in=("3.7.0",),
     swap=lambda parts: parts.replacing(transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation),
     scenario="zombie_fenced_by_generation",
-    caught_by=("every-input-copied-once",),
+    caught_by=("each-input-processed-once",),
 )

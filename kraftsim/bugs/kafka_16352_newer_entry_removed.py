@@ -40,6 +40,6 @@ BUG = Bug(
     title="an outdated response removes the markers of a newer coordinator epoch",
     fixed_in=("3.8.0",),
     swap=lambda parts: parts.replacing(marker_queue=ClearsByName),
-    scenario="coordinator_failover_in_every_state",
-    caught_by=("no-transaction-hangs", "settles-after-heal"),
+    scenario="coordinator_failover_every_state",
+    caught_by=("no-hanging-transactions", "recovers-after-heal"),
 )

@@ -26,6 +26,6 @@ BUG = Bug(
     title="a delayed EndTxn ends the next transaction",
     fixed_in=("4.0.0, with transaction.version 2",),
     swap=lambda parts: parts.replacing(transactional_producer=EndsWithoutEpoch),
-    scenario="end_of_a_transaction_comes_late",
-    caught_by=("transactions-atomic", "every-input-copied-once", "read-committed-reads-committed-only"),
+    scenario="delayed_end_txn",
+    caught_by=("transactions-atomic", "each-input-processed-once", "read-committed-isolation"),
 )

@@ -34,7 +34,7 @@ BUG = Bug(
     title="transactional offsets apply in the order of markers, not of the log",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(group_shard=GroupsOfMarkers),
-    scenario="old_and_new_clients_commit_offsets",
+    scenario="offset_commits_pre_and_post_kip_447",
     caught_by=(
         "group-offsets-equal-log",
         "loaded-offsets-equal-log",

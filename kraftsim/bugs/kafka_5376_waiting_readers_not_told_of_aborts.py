@@ -28,5 +28,5 @@ BUG = Bug(
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(aborted_lists=OmittedAfterDelay),
     scenario="exactly_once_under_faults",
-    caught_by=("read-committed-reads-committed-only", "transactions-atomic"),
+    caught_by=("read-committed-isolation", "transactions-atomic"),
 )

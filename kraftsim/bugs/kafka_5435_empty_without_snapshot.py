@@ -23,6 +23,6 @@ BUG = Bug(
     title="a log without a producer snapshot starts with empty producer state after a crash",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(producer_snapshots=AssumesUpgrade),
-    scenario="answers_get_lost",
+    scenario="lost_produce_responses",
     caught_by=("one-append-per-sequence", "records-in-final-log-once"),
 )

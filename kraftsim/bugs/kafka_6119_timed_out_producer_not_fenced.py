@@ -30,6 +30,6 @@ BUG = Bug(
     title="a producer whose transaction timed out is not fenced",
     fixed_in=("0.11.0.2", "1.0.0", "1.1.0"),
     swap=lambda parts: parts.replacing(transaction_rules=AbortsWithoutFence),
-    scenario="transaction_times_out",
-    caught_by=("transactions-atomic", "every-input-copied-once"),
+    scenario="transaction_timeout",
+    caught_by=("transactions-atomic", "each-input-processed-once"),
 )

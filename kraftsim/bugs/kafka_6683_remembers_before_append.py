@@ -37,6 +37,6 @@ BUG = Bug(
     title="producer state contains a batch before it is in the log",
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
     swap=lambda parts: parts.replacing(partition_replica=UpdatesStateAtOnce),
-    scenario="old_leader_cuts_and_leads_again",
-    caught_by=("producer-snapshot-of-appended-only", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
+    scenario="truncated_leader_reelected",
+    caught_by=("producer-snapshot-below-its-offset", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
 )

@@ -34,9 +34,9 @@ BUG = Bug(
     title="a replica joins the ISR before it reaches the leader epoch's start offset",
     fixed_in=("1.1.2", "2.0.1", "2.1.0"),
     swap=lambda parts: parts.replacing(partition_replica=LeadsWithoutEpochStart),
-    scenario="leaders_fail_under_idempotent_load",
+    scenario="partition_leader_failover_idempotent",
     caught_by=(
-        "replicas-join-beyond-epoch-start",
+        "isr-joined-after-epoch-start",
         "partition-leader-completeness",
         "partition-high-watermark-replicated",
         "acknowledged-records-on-replicas",

@@ -31,6 +31,6 @@ BUG = Bug(
     title="the first sequence of a batch across 2^31-1 is negative",
     fixed_in=("2.1.1", "2.2.0"),
     swap=lambda parts: parts.replacing(producer_state_manager=IgnoresWrapAround),
-    scenario="producers_are_remembered",
+    scenario="producer_state_recovery",
     caught_by=("records-in-final-log-once",),
 )

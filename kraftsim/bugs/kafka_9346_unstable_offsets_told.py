@@ -25,5 +25,5 @@ BUG = Bug(
     fixed_in=("2.5.0",),
     swap=lambda parts: parts.replacing(group_shard=ReturnsUnstableOffsets),
     scenario="exactly_once_under_faults",
-    caught_by=("offsets-told-are-stable", "every-input-copied-once"),
+    caught_by=("fetched-offsets-stable", "each-input-processed-once"),
 )

@@ -24,5 +24,5 @@ BUG = Bug(
     fixed_in=("2.6.0", "2.7.0"),
     swap=lambda parts: parts.replacing(transaction_rules=IgnoresFailedFences),
     scenario="zombie_fenced_by_epoch",
-    caught_by=("transaction-states-follow",),
+    caught_by=("transaction-transitions-valid",),
 )

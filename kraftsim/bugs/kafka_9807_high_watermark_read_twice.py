@@ -32,5 +32,5 @@ BUG = Bug(
     fixed_in=("2.5.0", "2.6.0"),
     swap=lambda parts: parts.replacing(partition_replica=ReadsTwice),
     scenario="exactly_once_under_faults",
-    caught_by=("last-stable-offset-before-open-transactions", "read-committed-reads-committed-only"),
+    caught_by=("last-stable-offset-before-open-transactions", "read-committed-isolation"),
 )

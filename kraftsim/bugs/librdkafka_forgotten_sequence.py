@@ -30,6 +30,6 @@ BUG = Bug(
     title="a producer drops its sequence numbers when a topic is missing in metadata",
     fixed_in=("librdkafka 1.9.0",),
     swap=lambda parts: parts.replacing(idempotent_producer=DropsSequences),
-    scenario="topic_vanishes_from_metadata",
+    scenario="topic_missing_from_metadata",
     caught_by=("acknowledged-records-in-final-log", "records-in-final-log-once"),
 )

@@ -26,5 +26,5 @@ BUG = Bug(
     fixed_in=("4.0.0 (without ZooKeeper)",),
     swap=lambda parts: parts.replacing(controller_blocks=UnfencedBlocks),
     scenario="controller_failover_during_migration",
-    caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
+    caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "next-producer-id-monotonic"),
 )

@@ -3,7 +3,8 @@
 import importlib
 import os
 import sys
-from typing import NoReturn
+import warnings
+from typing import NoReturn, TextIO
 
 import click
 
@@ -18,9 +19,9 @@ VERBS = {
     "restart": "Restart nodes of a running cluster.",
     "pause": "Pause nodes of a running cluster with SIGSTOP.",
     "resume": "Resume paused nodes.",
-    "cut": "Partition nodes of a running cluster from the network, or reset their connections.",
+    "isolate": "Partition nodes of a running cluster from the network, or reset their connections.",
     "slow": "Add latency or limit the bandwidth of nodes of a running cluster.",
-    "heal": "Undo `cut` and `slow`.",
+    "heal": "Undo `isolate` and `slow`.",
     "node": "Run one node from a Kafka properties file.",
     "zookeeper": "Run a ZooKeeper server, for brokers in ZooKeeper mode.",
     "lease": "Run a server or a producer of lease_pid, an earlier design of the idempotent producer.",
@@ -67,6 +68,10 @@ class VerbsOnDemand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one verb."""
         if cmd_name not in VERBS:
+            from kraftsim import former_names
+
+            cmd_name = former_names.present_name(former_names.VERBS, cmd_name, "command")
+        if cmd_name not in VERBS:
             return None
         verb = getattr(importlib.import_module(f"kraftsim.cli.{cmd_name}"), cmd_name)
         assert isinstance(verb, click.Command), f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
@@ -100,10 +105,21 @@ def kraftsim() -> None:
     """A small Apache Kafka for tests of exactly-once: run clusters, inject faults, and check the result."""
 
 
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    """Write what a user is to know on one line of standard error; other warnings as Python does."""
+    if category.__name__ == "FormerNameWarning":
+        click.echo(f"warning: {message}", err=True)
+    else:
+        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
+
+
 def main() -> NoReturn:
     """Run the command line; every exit has one of the exit codes of `failure.py`."""
     if not __debug__:
         sys.exit(_complain("kraftsim does not run under `python -O`: its assertions are the safety net"))
+    warnings.showwarning = _show_warning
     try:
         status = kraftsim.main(standalone_mode=False)
     except click.exceptions.Abort:

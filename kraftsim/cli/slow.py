@@ -23,7 +23,7 @@ Examples:
 def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data: Path) -> None:
     """Slow down all links of nodes of a running cluster, or single links, until `kraftsim heal`.
 
-    Needs `kraftsim up --proxy`. NODE and LINK are those of `kraftsim cut`.
+    Needs `kraftsim up --proxy`. NODE and LINK are those of `kraftsim isolate`.
     """
     from kraftsim.faults.field import Condition
 

@@ -17,7 +17,7 @@ Examples:
   kraftsim up --zookeeper --release 2.8              # one ZooKeeper server, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
-  kraftsim up --proxy --detach && kraftsim cut broker-1 && kraftsim heal
+  kraftsim up --proxy --detach && kraftsim isolate broker-1 && kraftsim heal
   kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
@@ -30,7 +30,7 @@ Examples:
 )
 @click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Directory for disks, logs and events.")
 @click.option("--detach", is_flag=True, help="Run in the background; return when every broker is ready.")
-@click.option("--proxy", is_flag=True, help="Put a proxy in front of every node: `kraftsim cut`, `slow` and `heal` need it. Reduces throughput.")
+@click.option("--proxy", is_flag=True, help="Put a proxy in front of every node: `kraftsim isolate`, `slow` and `heal` need it. Reduces throughput.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the nodes' random choices; 0 takes the operating system's entropy.")
 @release_option
 @bugs_option
@@ -55,7 +55,7 @@ def up(
     """Start a cluster of processes on this machine.
 
     Prints bootstrap.servers when every broker is ready, and runs until SIGTERM or Ctrl-C; then it stops the nodes cleanly.
-    Meanwhile, `kraftsim kill`, `restart`, `pause` and `resume` inject process faults, and with --proxy `kraftsim cut`, `slow` and `heal` inject
+    Meanwhile, `kraftsim kill`, `restart`, `pause` and `resume` inject process faults, and with --proxy `kraftsim isolate`, `slow` and `heal` inject
     network faults.
     """
     from kraftsim.cluster.readiness import ClusterFailed

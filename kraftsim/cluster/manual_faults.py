@@ -1,4 +1,4 @@
-"""Manual faults, client side: requests that `kraftsim kill`, `pause`, `cut` and similar commands send to the supervisor of a cluster.
+"""Manual faults, client side: requests that `kraftsim kill`, `pause`, `isolate` and similar commands send to the supervisor of a cluster.
 
 They use a control socket of their own (`kraftsim.cluster.fault_control_server`), whose port is in `cluster.json`: one JSON object in, one out.
 """

@@ -27,13 +27,13 @@ BACKOFF_SECONDS = 1.0
 """Back-off after an aborted transaction, before the next one begins."""
 MUST_EXERCISE = (
     "transactions-atomic",
-    "read-committed-reads-committed-only",
+    "read-committed-isolation",
     "fenced-producers-write-nothing",
-    "no-transaction-hangs",
-    "transaction-states-follow",
-    "known-transactions-equal-log",
-    "markers-agree-with-coordinators",
-    "settles-after-heal",
+    "no-hanging-transactions",
+    "transaction-transitions-valid",
+    "coordinator-transactions-equal-log",
+    "markers-match-coordinator-decisions",
+    "recovers-after-heal",
 )
 """Invariants that every scenario with this workload must exercise."""
 

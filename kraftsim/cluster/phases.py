@@ -1,7 +1,7 @@
 """The two phases of every run: faults are injected while the workload runs, then all faults are healed and the cluster must settle within bounds.
 
 A system that is safe because it does nothing would pass without the second one. An event records the time for each bound, and the invariant
-settles-after-heal checks it: there is a leader, all brokers are ready, all controllers have caught up, all replicas are in sync (where there are
+recovers-after-heal checks it: there is a leader, all brokers are ready, all controllers have caught up, all replicas are in sync (where there are
 several), and every client call has returned.
 Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-outs add up to.
 """

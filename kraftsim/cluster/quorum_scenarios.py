@@ -9,13 +9,13 @@ PROVEN: Final = (
     "high-watermark-monotonic",
     "high-watermark-flushed",
     "leader-completeness",
-    "leaders-have-a-majority",
-    "voters-ask-first",
-    "high-watermark-told-in-order",
-    "past-epochs-refused",
+    "leader-elected-by-majority",
+    "pre-vote-before-election",
+    "high-watermark-monotonic-across-epochs",
+    "stale-epochs-refused",
     "producer-id-blocks-disjoint",
     "producer-id-unique",
-    "settles-after-heal",
+    "recovers-after-heal",
 )
 QUICK_SESSIONS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 QUICK_ELECTIONS: Final = {

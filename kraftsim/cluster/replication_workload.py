@@ -35,9 +35,9 @@ MUST_EXERCISE = (
     "one-append-per-sequence",
     "one-partition-leader-per-epoch",
     "partition-log-matching",
-    "partition-high-watermark-grows",
+    "partition-high-watermark-monotonic",
     "partition-high-watermark-replicated",
-    "settles-after-heal",
+    "recovers-after-heal",
 )
 """Invariants that every scenario with this workload must exercise."""
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.exact_client import ExactClient
@@ -268,7 +269,7 @@ class Scenario:
         return ""
 
 
-SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario)
+SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario, former=former_names.SCENARIOS)
 
 
 def scenarios() -> tuple[Scenario, ...]:

@@ -42,10 +42,10 @@ SETTINGS = {
 PATIENT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=4000)
 """Request time-outs that are short enough for several attempts within a transaction."""
 MUST_EXERCISE = (
-    "every-input-copied-once",
+    "each-input-processed-once",
     "transactions-atomic",
-    "read-committed-reads-committed-only",
-    "settles-after-heal",
+    "read-committed-isolation",
+    "recovers-after-heal",
 )
 """Invariants that every scenario with this application must exercise."""
 

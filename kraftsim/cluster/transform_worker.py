@@ -108,7 +108,7 @@ class TransformWorker:
         self._consumer: GroupConsumerClient | None = None
         self._producers: dict[TopicPartition | None, TransactionalClient] = {}
         self._pauses_at: tuple[Point, float] | None = None
-        self.stands_still = False
+        self.is_paused = False
 
     def pause_at(self, point: Point, seconds: float) -> None:
         """Pause once, the next time that a point is passed."""
@@ -237,15 +237,15 @@ class TransformWorker:
         if self._pauses_at is not None and self._pauses_at[0] is point:
             seconds, self._pauses_at = self._pauses_at[1], None
         if seconds:
-            await self._stand_still(seconds)
+            await self._pause(seconds)
 
-    async def _stand_still(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         clients = [client for client in (self._consumer, *self._producers.values()) if client is not None]
         for client in clients:
             client.freeze()
-        self.stands_still = True
+        self.is_paused = True
         await asyncio.sleep(seconds)
-        self.stands_still = False
+        self.is_paused = False
         for client in clients:
             client.thaw()
 

@@ -59,9 +59,9 @@ def ended(target: Target) -> None:
 
 @REQUIREMENTS.that(4, "an uninitialised id returns TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST", source=COORDINATOR)
 def unknown(target: Target) -> None:
-    nobody = TransactionalId(target)
-    rows = described(nobody, [nobody.name, ""])
-    expect_equal([(row.transactional_id, row.error_code) for row in rows], [(nobody.name, 105), ("", 42)], "ids and errors")
+    idle = TransactionalId(target)
+    rows = described(idle, [idle.name, ""])
+    expect_equal([(row.transactional_id, row.error_code) for row in rows], [(idle.name, 105), ("", 42)], "ids and errors")
 
 
 @REQUIREMENTS.that(5, "several ids are returned independently, in their order; an empty list returns nothing", source=COORDINATOR)

@@ -18,7 +18,7 @@ from kraftsim.world.simulated import Simulation
 NANOSECONDS: Final = 1_000_000_000
 FRAME_EVENTS: Final = "kraftsim.frame.events"
 FRAME_KINDS: Final = ("FrameSent", "FrameReceived")
-LIVENESS: Final = "settles-after-heal"
+LIVENESS: Final = "recovers-after-heal"
 """The one invariant with several kinds of violations: the message has what did not settle."""
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kraftsim import __version__
+from kraftsim import __version__, former_names
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.explore.record import REPLAY_FILE
@@ -20,6 +20,7 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.explore.run_environment import RunEnvironment
 from kraftsim.faults.fault import Fault
+from kraftsim.former_names import present_name
 from kraftsim.world.simulated.launcher import pinning
 
 FORMAT: Final = 1
@@ -118,6 +119,29 @@ def replay_file(path: Path) -> Path:
     return path / REPLAY_FILE if path.is_dir() else path
 
 
+def _with_present_names(replay: object) -> object:
+    """Replace what a replay file calls by a name of an earlier release. What has another shape is left to the decoder to refuse."""
+    match replay:
+        case {"scenario": str(scenario), "invariants_violated": [*violated], "faults": [*faults], **rest}:
+            return {
+                **rest,
+                "scenario": present_name(former_names.SCENARIOS, scenario, "scenario"),
+                "invariants_violated": [present_name(former_names.INVARIANTS, str(name), "invariant") for name in violated],
+                "faults": [_present_fault(fault) for fault in faults],
+            }
+    return replay
+
+
+def _present_fault(fault: object) -> object:
+    match fault:
+        case {"kind": str(kind), "trigger": {"on": "event", "kind": str(event), **others}, **rest}:
+            trigger = {"on": "event", "kind": present_name(former_names.EVENTS, event, "event"), **others}
+            return {"kind": present_name(former_names.FAULTS, kind, "fault"), "trigger": trigger, **rest}
+        case {"kind": str(kind), **rest}:
+            return {"kind": present_name(former_names.FAULTS, kind, "fault"), **rest}
+    return fault
+
+
 def read_replay(path: Path) -> Replay:
     """Read a replay file, or the one in a run's directory. Raises ValueError for any other file, OSError if it does not exist."""
     file = replay_file(path)
@@ -127,6 +151,6 @@ def read_replay(path: Path) -> Replay:
         number = msgspec.json.decode(found.get("format", msgspec.Raw(b"0")), type=int)
         if number != FORMAT:
             raise ValueError(f"{file} is of format {number}; this version reads format {FORMAT}")
-        return msgspec.json.decode(data, type=Replay)
+        return msgspec.convert(_with_present_names(msgspec.json.decode(data)), type=Replay)
     except msgspec.DecodeError as error:
         raise ValueError(f"{file} is not a replay file: {error}") from error

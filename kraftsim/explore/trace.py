@@ -53,7 +53,7 @@ ACROSS: Final = {
     "InvariantViolated": "VIOLATED {invariant}: {message}",
     "RunEnded": "the run is over: {outcome}",
 }
-STANDS_STILL: Final = ("pause", "zombie")
+PAUSES: Final = ("pause", "zombie")
 AFTER_THE_REST: Final = 1 << 30
 KILLED, DIED, PAUSED, RESUMED = "KILLED", "DIED", "PAUSED", "RESUMED"
 
@@ -207,7 +207,7 @@ def _deaths(entries: Sequence[Entry]) -> list[Entry]:
             at_ns = silent.at_ns if blow is None else blow.at_ns
             found.append(_mark(node, incarnation, at_ns, DIED if blow is None else KILLED))
     for fault in faults:
-        if fault.fields["fault"] in STANDS_STILL:
+        if fault.fields["fault"] in PAUSES:
             word = PAUSED if fault.kind == "FaultInjected" else RESUMED
             found.append(_mark(str(fault.fields["target"]), 1, fault.at_ns, word))
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.faults.field import AT_THE_TRIGGER as AT_THE_TRIGGER
 from kraftsim.faults.trigger import Trigger
@@ -140,7 +141,7 @@ APART = (
     "zookeeper_servers",
 )
 """Modules of this package that are not kinds."""
-FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
+FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART, former=former_names.FAULTS)
 
 
 @cache

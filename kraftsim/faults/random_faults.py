@@ -68,7 +68,7 @@ class _Draw:
     def __init__(self, random: "Random", fault_space: FaultSpace, kinds: Sequence[FaultKind]) -> None:
         self._random = random
         self._fault_space = fault_space
-        self._atlas: DataLossBudget = draw_data_loss_budget(random, fault_space)
+        self._budget: DataLossBudget = draw_data_loss_budget(random, fault_space)
         self._trigger_types = [trigger_type for trigger_type in TRIGGER_TYPES if random.random() < 0.7] or [random.choice(TRIGGER_TYPES[:4])]
         self._hosts = self._some_hosts()
         share = random.choice(KINDS_KEPT)
@@ -110,7 +110,7 @@ class _Draw:
                 return nodes
 
     def _can_inject(self, kind: FaultKind) -> bool:
-        if not self._atlas.allows(kind) or not self._triggers_of(kind) or (kind.needs_releases and not self._fault_space.may_change_release):
+        if not self._budget.allows(kind) or not self._triggers_of(kind) or (kind.needs_releases and not self._fault_space.may_change_release):
             return False
         if kind.needs_quorum and not self._fault_space.of(CONTROLLERS):
             return False
@@ -134,7 +134,7 @@ class _Draw:
     # ---- hosts
 
     def _victims(self, kind: FaultKind) -> tuple[str, ...]:
-        allowed = tuple(host for host in self._atlas.hosts(kind, self._fault_space.nodes) if self._fault_space.role_of(host) not in kind.spares)
+        allowed = tuple(host for host in self._budget.hosts(kind, self._fault_space.nodes) if self._fault_space.role_of(host) not in kind.spares)
         return tuple(host for host in allowed if host in self._hosts) or allowed
 
     def _at_host(self, kind: FaultKind, trigger_type: str, params: dict[str, Value]) -> Fault:

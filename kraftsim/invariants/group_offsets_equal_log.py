@@ -72,7 +72,7 @@ INVARIANT = Invariant(
     check=LastAnswers,
     examined="""
         WITH step AS (
-            SELECT run, group_id, topic, partition, position, true AS is_told FROM offset_told WHERE error_code = 0
+            SELECT run, group_id, topic, partition, position, true AS is_stated FROM offset_returned WHERE error_code = 0
             UNION ALL SELECT run, group_id, topic, partition, position, false FROM offset_committed
             UNION ALL SELECT run, group_id, topic, partition, position, false FROM pending_offset_added
             UNION ALL SELECT run, group_id, topic, partition, position, false FROM offset_materialised
@@ -80,14 +80,14 @@ INVARIANT = Invariant(
         ), last_step AS (
             SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition ORDER BY position DESC) AS place FROM step
         )
-        SELECT run, count(*) FROM last_step AS s WHERE place = 1 AND is_told AND EXISTS (
+        SELECT run, count(*) FROM last_step AS s WHERE place = 1 AND is_stated AND EXISTS (
             SELECT 1 FROM final_offset AS f
             WHERE f.run = s.run AND f.group_id = s.group_id AND f.topic = s.topic AND f.partition = s.partition
         ) GROUP BY run
     """,
     violations=f"""
         WITH step AS (
-            SELECT run, group_id, topic, partition, position, t.offset AS told_offset FROM offset_told AS t WHERE error_code = 0
+            SELECT run, group_id, topic, partition, position, t.offset AS told_offset FROM offset_returned AS t WHERE error_code = 0
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM offset_committed
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM pending_offset_added
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM offset_materialised

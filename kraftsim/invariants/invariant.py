@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation, verdict_of
@@ -103,4 +104,4 @@ APART = (
     "spoilt_disks",
     "verdict",
 )
-INVARIANTS: Catalogue[Invariant] = Catalogue("kraftsim.invariants", "INVARIANT", Invariant, apart=APART)
+INVARIANTS: Catalogue[Invariant] = Catalogue("kraftsim.invariants", "INVARIANT", Invariant, apart=APART, former=former_names.INVARIANTS)

@@ -42,16 +42,16 @@ INVARIANT = Invariant(
     source="KIP-595",
     watches=(VoteSent,),
     check=FirstVote,
-    examined="SELECT run, count(*) FROM vote_told GROUP BY run",
+    examined="SELECT run, count(*) FROM vote_sent GROUP BY run",
     violations="""
         WITH first_told AS (
-            SELECT run, node, leader_epoch, min(position) AS position FROM vote_told GROUP BY run, node, leader_epoch
+            SELECT run, node, leader_epoch, min(position) AS position FROM vote_sent GROUP BY run, node, leader_epoch
         ), first_vote AS (
             SELECT v.run, v.node, v.leader_epoch, v.candidate_id, v.position
-            FROM first_told AS f JOIN vote_told AS v ON v.run = f.run AND v.position = f.position
+            FROM first_told AS f JOIN vote_sent AS v ON v.run = f.run AND v.position = f.position
         ), other_vote AS (
             SELECT v.run, v.node, v.leader_epoch, min(v.position) AS position
-            FROM vote_told AS v JOIN first_vote AS f
+            FROM vote_sent AS v JOIN first_vote AS f
                 ON v.run = f.run AND v.node = f.node AND v.leader_epoch = f.leader_epoch AND v.candidate_id <> f.candidate_id
             GROUP BY v.run, v.node, v.leader_epoch
         )
@@ -63,6 +63,6 @@ INVARIANT = Invariant(
             v.position AS second_witness
         FROM other_vote AS o
         JOIN first_vote AS f ON f.run = o.run AND f.node = o.node AND f.leader_epoch = o.leader_epoch
-        JOIN vote_told AS v ON v.run = o.run AND v.position = o.position
+        JOIN vote_sent AS v ON v.run = o.run AND v.position = o.position
     """,
 )

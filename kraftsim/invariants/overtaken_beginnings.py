@@ -54,7 +54,7 @@ OVERTAKEN = f"""
         ) AS m ON b.run = m.run AND b.position = m.position
     ), overtaken AS (
         SELECT DISTINCT c.run, c.topic, c.partition, c.record_key
-        FROM record_called_duplicate AS c JOIN first_append AS m
+        FROM record_reported_duplicate AS c JOIN first_append AS m
             ON c.run = m.run AND c.topic = m.topic AND c.partition = m.partition
                 AND c.producer_id = m.producer_id AND c.producer_epoch = m.producer_epoch
         WHERE c.base_sequence <> m.first_sequence

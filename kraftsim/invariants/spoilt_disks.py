@@ -23,7 +23,7 @@ class SpoiltDisks:
 
 SPOILT_CTE = f"""
     spoilt AS (
-        SELECT run, target, min(position) AS position FROM fault_fired
+        SELECT run, target, min(position) AS position FROM fault_injected
         WHERE fault IN ({", ".join(f"'{fault}'" for fault in SPOIL_WHAT_WAS_FLUSHED)}) GROUP BY run, target
     )
 """

@@ -141,7 +141,7 @@ class Parts:
     migration_state_policy: MigrationStatePolicy
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
-    members_may_come_anew: bool
+    members_may_rejoin: bool
     members_take_back: bool
     delays_assignments: bool
     keeps_assignment_epochs: bool
@@ -207,7 +207,7 @@ class Parts:
             metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
-            members_may_come_anew=release.has(MEMBERS_REJOIN),
+            members_may_rejoin=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),

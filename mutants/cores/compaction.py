@@ -2,7 +2,7 @@
 
 from mutants.mutant import Core, Mutator
 
-COORDINATORS = ("coordinators_read_compacted_logs",)
+COORDINATORS = ("coordinator_load_from_compacted_log",)
 _batches = Mutator("compaction", "kraftsim.core.partitions.cleaned_batches")
 _cleaning = Mutator("compaction", "kraftsim.core.partitions.cleaning")
 _cleaner = Mutator("compaction", "kraftsim.node.broker.log_cleaner")

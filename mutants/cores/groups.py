@@ -2,7 +2,7 @@
 
 from mutants.mutant import Core, Mutator
 
-EXPELLED = ("expelled_while_it_waits",)
+EXPELLED = ("member_expelled_during_fetch",)
 _member = Mutator("groups", "kraftsim.core.clients.group_member")
 _consumer = Mutator("groups", "kraftsim.node.clients.group_consumer")
 

@@ -9,8 +9,8 @@ _heartbeat = Mutator("metadata", "kraftsim.core.metadata.broker_heartbeat")
 _registration = Mutator("metadata", "kraftsim.core.metadata.broker_registration")
 _sessions = Mutator("metadata", "kraftsim.core.metadata.broker_sessions")
 _state = Mutator("metadata", "kraftsim.core.metadata.controller_state")
-ADMINISTRATORS = "administrators_work_while_leaders_fall"
-TWO_MACHINES = "two_machines_with_one_broker_id"
+ADMINISTRATORS = "admin_requests_during_controller_failover"
+TWO_MACHINES = "duplicate_broker_id"
 
 CORE = Core(
     mutants=(

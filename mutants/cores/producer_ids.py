@@ -10,7 +10,7 @@ _received = Mutator("producer ids", "kraftsim.core.producer_ids.received_block")
 _ledger = Mutator("producer ids", "kraftsim.node.controller.metadata_writer")
 _journal = Mutator("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"
-NO_CONTROLLER = "no_controller_for_minutes"
+NO_CONTROLLER = "controller_unreachable_for_minutes"
 
 CORE = Core(
     mutants=(
@@ -41,7 +41,7 @@ CORE = Core(
             "if not self._is_current(broker_id, broker_epoch):",
             "if False:",
             "a replaced incarnation of a broker gets a block",
-            scenarios=("two_machines_with_one_broker_id",),
+            scenarios=("duplicate_broker_id",),
         ),
         _control.mutant(
             "gives-the-same-block-again",
@@ -123,7 +123,7 @@ CORE = Core(
             "if error_code != ErrorCode.NONE:",
             "if False:",
             "an error is treated as an empty block at 0",
-            scenarios=("broker_without_rights",),
+            scenarios=("broker_loses_cluster_action",),
         ),
         _waiting.mutant(
             "slot-used-twice",
@@ -192,7 +192,7 @@ CORE = Core(
             "self.state.commit_through(high_watermark - 1)",
             "self.state.commit_through(high_watermark)",
             "the first uncommitted record cannot be reverted",
-            scenarios=("administrators_work_while_leaders_fall",),
+            scenarios=("admin_requests_during_controller_failover",),
         ),
         _journal.mutant(
             "undoes-one-too-few",

@@ -104,7 +104,7 @@ CORE = Core(
             "consumers wait forever",
         ),
         _replica.mutant(
-            "leader_state-begins-at-zero",
+            "leader-state-begins-at-zero",
             "PartitionReplica.lead",
             "self.epochs.assign(leader_and_isr.leader_epoch, self.log_end_offset)",
             "self.epochs.assign(leader_and_isr.leader_epoch, 0)",

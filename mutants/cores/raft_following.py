@@ -47,7 +47,7 @@ CORE = Core(
             "quorum.voters.truncate_to(end_offset)",
             "pass",
             "a voter set that was never committed is used",
-            scenarios=("voters_come_and_go",),
+            scenarios=("voter_changes_under_faults",),
         ),
         _following.mutant(
             "never-gives-a-leader-up",

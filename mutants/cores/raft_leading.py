@@ -6,7 +6,7 @@ _leadership = Mutator("raft", "kraftsim.core.raft.leadership")
 _leading = Mutator("raft", "kraftsim.core.raft.leading")
 _serving = Mutator("raft", "kraftsim.core.raft.serving")
 
-TOO_SHORT = ("time_outs_are_too_short",)
+TOO_SHORT = ("election_timeouts_too_short",)
 
 CORE = Core(
     mutants=(
@@ -123,7 +123,7 @@ CORE = Core(
             "a follower receives records beyond its log end",
         ),
         _leading.mutant(
-            "answer-by-past-leaders",
+            "notified-by-past-leaders",
             "on_begin_epoch_request",
             "if answer.epoch < quorum.epoch:",
             "if False:",

@@ -12,12 +12,12 @@ _log = Mutator("raft stores", "kraftsim.node.log")
 _files = Mutator("raft stores", "kraftsim.node.segment_files")
 _scan = Mutator("raft stores", "kraftsim.node.segment_scan")
 
-SLOW_DISKS = ("power_fails_on_slow_disks",)
-FALL_BEHIND = ("power_fails_while_disks_fall_behind",)
-NOT_TRUSTED = ("a_disk_cannot_be_trusted",)
-ONE_BROKER = ("power_fails_at_one_broker",)
-QUIET = ("changes_in_a_quiet_cluster",)
-TOO_SHORT = ("time_outs_are_too_short",)
+SLOW_DISKS = ("controller_power_loss_slow_disks",)
+FALL_BEHIND = ("controller_power_loss_write_backlog",)
+NOT_TRUSTED = ("controller_disk_corruption",)
+ONE_BROKER = ("broker_power_loss",)
+QUIET = ("metadata_changes_in_idle_cluster",)
+TOO_SHORT = ("election_timeouts_too_short",)
 
 CORE = Core(
     mutants=(
@@ -107,7 +107,7 @@ CORE = Core(
             scenarios=SLOW_DISKS,
         ),
         _node.mutant(
-            "fetch-run_unit_stage-past-the-queue",
+            "fetch-looks-past-the-queue",
             "RaftNode.when_durable",
             "if self._is_holding or self._is_running:",
             "if False:",
@@ -296,7 +296,7 @@ CORE = Core(
             "and not batch.crc_is_valid()",
             "and False",
             "a torn batch counts as valid",
-            scenarios=("large_changes_in_mid_write",),
+            scenarios=("torn_large_metadata_records",),
         ),
     )
 )

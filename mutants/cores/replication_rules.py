@@ -2,10 +2,10 @@
 
 from mutants.mutant import Core, Mutator
 
-READERS = ("readers_stop_at_the_high_watermark",)
-LEADERS = ("leaders_fail_under_idempotent_load",)
+READERS = ("consumers_below_high_watermark",)
+LEADERS = ("partition_leader_failover_idempotent",)
 ZOMBIES = ("zombie_fenced_by_generation",)
-_reign = Mutator("partitions", "kraftsim.core.partitions.leader_state")
+_leader_state = Mutator("partitions", "kraftsim.core.partitions.leader_state")
 _following = Mutator("partitions", "kraftsim.core.partitions.following")
 _in_sync = Mutator("partitions", "kraftsim.core.partitions.in_sync_replicas")
 _replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
@@ -18,7 +18,7 @@ _rules = Mutator("transactions", "kraftsim.core.transactions.transaction_rules")
 
 CORE = Core(
     mutants=(
-        _reign.mutant(
+        _leader_state.mutant(
             "joins-before-the-epoch-start",
             "LeaderState._joins_at",
             "max(high_watermark, self.epoch_start_offset)",
@@ -26,7 +26,7 @@ CORE = Core(
             "an in-sync replica lacks acknowledged records (KAFKA-7128)",
             scenarios=LEADERS,
         ),
-        _reign.mutant(
+        _leader_state.mutant(
             "joins-though-not-eligible",
             "LeaderState.expansion",
             "if not has_enough or not self._eligible(replica_id, follower.broker_epoch):",
@@ -122,7 +122,7 @@ CORE = Core(
             "else epoch + 1",
             "else epoch + 2",
             "epochs are exhausted twice as fast as transactions are aborted",
-            scenarios=("transaction_times_out", "zombie_fenced_by_epoch"),
+            scenarios=("transaction_timeout", "zombie_fenced_by_epoch"),
         ),
         _rules.mutant(
             "ends-by-two-epochs",
@@ -130,7 +130,7 @@ CORE = Core(
             "min(facts.producer_epoch + 1, FENCING_EPOCH)",
             "min(facts.producer_epoch + 2, FENCING_EPOCH)",
             "epochs are exhausted twice as fast as transactions end (KIP-890)",
-            scenarios=("transaction_times_out",),
+            scenarios=("transaction_timeout",),
             release="4.1",
         ),
     ),

@@ -58,7 +58,7 @@ CORE = Core(
             " and not ended.entry.facts.partitions",
             "",
             "a transaction ends before its markers are written",
-            scenarios=("coordinator_failover_in_every_state", "marker_that_never_completes"),
+            scenarios=("coordinator_failover_every_state", "hanging_transaction_marker"),
         ),
         _queue.mutant(
             "refused-markers-count",
@@ -66,7 +66,7 @@ CORE = Core(
             "if error is ErrorCode.NONE or error in WITHOUT_MARKER:",
             "if error not in OVERTAKEN:",
             "a marker that no leader wrote counts as written",
-            scenarios=("coordinator_failover_in_every_state", "exactly_once_under_faults"),
+            scenarios=("coordinator_failover_every_state", "exactly_once_under_faults"),
         ),
         _coordinator.mutant(
             "nobody-ends-what-is-decided",

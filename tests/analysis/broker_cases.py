@@ -11,9 +11,9 @@ from tests.analysis.event_factories import elected, received
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
-NEW_EPOCH = "incarnations-begin-anew"
-SESSION_TIMEOUT = "new-controllers-hear-brokers-out"
-ONE_REQUEST = "one-block-request-at-a-time"
+NEW_EPOCH = "broker-epoch-per-incarnation"
+SESSION_TIMEOUT = "new-controller-awaits-heartbeats"
+ONE_REQUEST = "one-block-request-in-flight"
 ASKED = ProducerIdBlockRequested(broker_epoch=5)
 REFUSED = ProducerIdBlockRefused(error_code=7, reason="no response")
 

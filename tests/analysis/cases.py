@@ -41,12 +41,12 @@ from tests.analysis.transaction_cases import TRANSACTION_ROWS
 
 UNIQUE = "producer-id-unique"
 DISJOINT = "producer-id-blocks-disjoint"
-MONOTONIC = "metadata-log-monotonic"
+MONOTONIC = "next-producer-id-monotonic"
 OWNED = "producer-id-inside-owned-block"
 ONE_APPEND = "one-append-per-sequence"
-SETTLES = "settles-after-heal"
+SETTLES = "recovers-after-heal"
 ONCE = "records-in-final-log-once"
-PRESENT = "producer-id-block-to-present-incarnation"
+PRESENT = "producer-id-block-to-current-incarnation"
 ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]

@@ -8,7 +8,7 @@ from kraftsim.events.runs import RunStarted
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
-UNDERSTOOD = "requests-are-understood"
+UNDERSTOOD = "requests-well-formed"
 OPENED = ConnectionOpened(connection=1, listener="PLAINTEXT", peer="c:1")
 
 

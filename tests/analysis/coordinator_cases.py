@@ -35,7 +35,7 @@ from tests.analysis.transaction_cases import (
     state,
 )
 
-KNOWN = "known-transactions-equal-log"
+KNOWN = "coordinator-transactions-equal-log"
 LOADED = "loaded-offsets-equal-log"
 NEXT_STATUSES = ((0, 1), (1, 2, 3), (4,), (5,), (0, 1), (0, 1))
 """By status: a producer is initialized (0), adds partitions (1), commits (2, then 4) or aborts (3, then 5), and starts again."""

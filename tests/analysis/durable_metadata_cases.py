@@ -6,8 +6,8 @@ from kraftsim.events.runs import FaultInjected
 from tests.analysis.event_factories import flushed, left, loaded, stored, truncated_to
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
-STAYS = "durable-metadata-stays"
-TAKEN_UP = "quorum-state-taken-up"
+STAYS = "flushed-metadata-retained"
+TAKEN_UP = "quorum-state-restored"
 
 
 def damaged(target: str, fault: str = "bit-rot") -> FaultInjected:

@@ -21,12 +21,12 @@ from tests.analysis.event_factories import loaded, stored, voted
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, LoggedEvent, on
 
-MAJORITY = "leaders-have-a-majority"
-UNHEARD = "leaders-give-up-unheard"
-REFUSED = "past-epochs-refused"
-REPORTED = "high-watermark-told-in-order"
-ASK = "voters-ask-first"
-TIME = "elections-keep-time"
+MAJORITY = "leader-elected-by-majority"
+UNHEARD = "resignation-only-below-majority"
+REFUSED = "stale-epochs-refused"
+REPORTED = "high-watermark-monotonic-across-epochs"
+ASK = "pre-vote-before-election"
+TIME = "election-timeouts-respected"
 GROWS = "high-watermark-monotonic"
 MS = 10
 """Time between two consecutive events of a row about times."""

@@ -1,4 +1,4 @@
-"""Histories of the producer epochs of one transactional id: rows of `transaction-states-follow` for the table in `cases.py`."""
+"""Histories of the producer epochs of one transactional id: rows of `transaction-transitions-valid` for the table in `cases.py`."""
 
 from kraftsim.events.event import Event
 from kraftsim.events.transactions import TransactionChangeGivenUp

@@ -11,7 +11,7 @@ from tests.analysis.event_factories import appended
 from tests.analysis.history import History
 from tests.analysis.replica_cases import OK, ONE, THREE, TWO, VACUOUS, VIOLATED, Row, agreed, follows, leads, on, replicated, truncated
 
-JOINS = "replicas-join-beyond-epoch-start"
+JOINS = "isr-joined-after-epoch-start"
 
 
 def asks(isr: str, *, epoch: int = 0) -> Event:

@@ -9,12 +9,12 @@ from tests.analysis.event_factories import committed, flushed, holds, loaded, tr
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
-ONE_PIECE = "metadata-log-in-one-piece"
-REPLICATED = "metadata-copies-noted"
-IN_ORDER = "leader-log-in-order"
+ONE_PIECE = "metadata-log-contiguous"
+REPLICATED = "flushed-metadata-has-origin"
+IN_ORDER = "leader-log-contiguous"
 GROWS = "high-watermark-monotonic"
-COUNT = "voters-count-when-written"
-NO_MORE = "cut-voters-count-no-more"
+COUNT = "voter-set-effective-when-appended"
+NO_MORE = "truncated-voters-record-reverted"
 
 
 def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:

@@ -26,9 +26,9 @@ GROWS = "high-watermark-monotonic"
 FLUSHED = "high-watermark-flushed"
 UNCUT = "no-truncation-below-high-watermark"
 SNAPSHOT = "snapshot-equals-log"
-STORED = "vote-stored-before-told"
-COMMITTED_ONLY = "snapshot-of-committed-only"
-GIVEN = "producer-id-block-given-when-committed"
+STORED = "vote-stored-before-sent"
+COMMITTED_ONLY = "metadata-snapshot-committed-only"
+GIVEN = "producer-id-block-allocated-after-commit"
 
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
 Row = (

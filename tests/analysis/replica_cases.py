@@ -25,14 +25,14 @@ from tests.analysis.history import History
 ONE_APPEND = "one-append-per-sequence"
 MATCHING = "partition-log-matching"
 ONE_LEADER = "one-partition-leader-per-epoch"
-GROWS = "partition-high-watermark-grows"
+GROWS = "partition-high-watermark-monotonic"
 UNCUT = "no-partition-truncation-below-high-watermark"
 COMPLETE = "partition-leader-completeness"
 REPLICATED = "partition-high-watermark-replicated"
 EVERYWHERE = "acknowledged-records-on-replicas"
 IN_FINAL_LOG = "acknowledged-records-in-final-log"
 EQUAL = "replicas-equal"
-APPENDED_ONLY = "producer-snapshot-of-appended-only"
+APPENDED_ONLY = "producer-snapshot-below-its-offset"
 
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
 Row = (

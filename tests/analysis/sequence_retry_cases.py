@@ -11,7 +11,7 @@ from tests.analysis.event_factories import appended
 from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
-TURN = "batches-wait-their-turn"
+TURN = "early-batches-wait"
 OUT_OF_ORDER, UNKNOWN_PRODUCER, FENCED = 45, 59, 47
 LAST_SEQUENCE = 2**31 - 1
 PLAIN = RecordSent(client_id="c", topic="turns", partition=0, record_key="k")

@@ -18,7 +18,7 @@ from kraftsim.cli.main import kraftsim
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAME, CHEAP, BUG = "producer_ids_survive_failover", "every_line_exactly_once", "KAFKA-10533"
+NAME, CHEAP, BUG = "producer_ids_survive_failover", "idempotent_producers_under_kill", "KAFKA-10533"
 SEEDS = range(1, 3)
 
 

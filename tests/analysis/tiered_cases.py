@@ -9,8 +9,8 @@ from kraftsim.invariants.verdict import Outcome
 from tests.analysis.history import History
 from tests.analysis.replica_cases import ONE, THREE, TWO, Row, on
 
-GO = "local-segments-go-after-copies"
-EQUAL = "rebuilt-producers-equal"
+GO = "local-segments-deleted-after-upload"
+EQUAL = "rebuilt-producer-state-equal"
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 

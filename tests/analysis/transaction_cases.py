@@ -19,15 +19,15 @@ from kraftsim.events.transactional_clients import CopyExpected, CopyRead, Transa
 from kraftsim.events.transactions import TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
 
-OUTPUT = "every-input-copied-once"
+OUTPUT = "each-input-processed-once"
 ATOMIC = "transactions-atomic"
-READS = "read-committed-reads-committed-only"
+READS = "read-committed-isolation"
 STABLE = "last-stable-offset-before-open-transactions"
-HANGS = "no-transaction-hangs"
-STATES = "transaction-states-follow"
-MARKERS = "markers-agree-with-coordinators"
+HANGS = "no-hanging-transactions"
+STATES = "transaction-transitions-valid"
+MARKERS = "markers-match-coordinator-decisions"
 FENCED = "fenced-producers-write-nothing"
-FETCHED = "offsets-told-are-stable"
+FETCHED = "fetched-offsets-stable"
 EQUAL = "group-offsets-equal-log"
 
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]

@@ -11,7 +11,7 @@ from kraftsim.analysis.analyze import analyze_run
 from kraftsim.invariants.verdict import Outcome
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
-COPIED_ONCE = "every-input-copied-once"
+COPIED_ONCE = "each-input-processed-once"
 ABOUT_NODES = ("one-append-per-sequence", "one-partition-leader-per-epoch")
 
 

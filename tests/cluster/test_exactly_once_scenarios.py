@@ -20,14 +20,14 @@ ORDERS = {"transactions": 3, "records": 2, "work_ms": 1000}
 COPY = {"records_per_writer": 12, "work_ms": 1000}
 SCENARIOS: dict[str, tuple[Mode, dict[str, int]]] = {
     "zombie_fenced_by_generation": (Mode.EMBEDDED, COPY),
-    "coordinator_failover_in_every_state": (Mode.PROCESSES, ORDERS),
-    "transaction_times_out": (Mode.EMBEDDED, {}),
+    "coordinator_failover_every_state": (Mode.PROCESSES, ORDERS),
+    "transaction_timeout": (Mode.EMBEDDED, {}),
     "exactly_once_under_faults": (Mode.PROCESSES, COPY),
-    "old_and_new_clients_commit_offsets": (Mode.EMBEDDED, COPY),
+    "offset_commits_pre_and_post_kip_447": (Mode.EMBEDDED, COPY),
     "zombie_fenced_by_epoch": (Mode.EMBEDDED, {}),
-    "end_of_a_transaction_comes_late": (Mode.EMBEDDED, ORDERS),
-    "marker_that_never_completes": (Mode.EMBEDDED, {}),
-    "producer_per_task_against_per_thread": (Mode.EMBEDDED, {"partitions": 3, "replicas": 1, "records_per_writer": 6}),
+    "delayed_end_txn": (Mode.EMBEDDED, ORDERS),
+    "hanging_transaction_marker": (Mode.EMBEDDED, {}),
+    "producer_per_task_vs_per_thread": (Mode.EMBEDDED, {"partitions": 3, "replicas": 1, "records_per_writer": 6}),
 }
 """The mode, and the reduced workload parameters; the longest first."""
 

@@ -37,7 +37,7 @@ SECONDS = 20.0
 CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
     "bandwidth-cap": ("controller-*", NOW, {"bytes_per_second": 2000, "duration_ms": 600}),
     "clog": ("broker-1", NOW, {"duration_ms": 500}),
-    "connect-time-out": ("clients>broker-*", NOW, {"duration_ms": 600}),
+    "connect-timeout": ("clients>broker-*", NOW, {"duration_ms": 600}),
     "crash-loop": ("broker-1", NOW, {"times": 2, "up_ms": 100, "down_ms": 20}),
     "cut-connection": ("*", ANSWER, {"after_bytes": 5}),
     "duplicate-request": ("*", OnFrame(api_key=INIT_PRODUCER_ID, client="asker"), {"after_ms": 10, "duration_ms": 2000}),

@@ -1,4 +1,4 @@
-"""`kraftsim kill`, `restart`, `pause`, `resume`, `cut`, `slow` and `heal` on a detached cluster, used as a user would."""
+"""`kraftsim kill`, `restart`, `pause`, `resume`, `isolate`, `slow` and `heal` on a detached cluster, used as a user would."""
 
 import socket
 import subprocess
@@ -112,7 +112,7 @@ def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached):
 def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached):
     """Only one of the two brokers; requests sent to it in the meantime are answered after `heal`."""
     times, other = fenced(cluster, 2), fenced(cluster, 1)
-    assert cluster.do("cut", OTHER) == "broker-2 isolated until `kraftsim heal`\n"
+    assert cluster.do("isolate", OTHER) == "broker-2 isolated until `kraftsim heal`\n"
     wait_until(lambda: fenced(cluster, 2) > times)
     back = fenced(cluster, 2, "BrokerUnfenced")
     assert cluster.do("heal", OTHER) == "1 fault of the network healed\n"
@@ -122,7 +122,7 @@ def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached)
 
 
 def test_connections_can_be_reset_without_a_partition(cluster: Detached):
-    said = cluster.do("cut", "--reset", "broker-*")
+    said = cluster.do("isolate", "--reset", "broker-*")
     count = int(said.split()[0])
     assert count >= 2 and said.endswith("of them with something under way\n")
     with broker_client(f"127.0.0.1:{cluster.port + 1}") as broker:
@@ -154,7 +154,10 @@ def test_the_leader_can_be_targeted_without_its_name(cluster: Detached):
     "words, line",
     [
         (("kill", "broker-9"), "no node is called broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are `clients`)"),
-        (("cut", "broker-1>broker-9"), "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are"),
+        (
+            ("isolate", "broker-1>broker-9"),
+            "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are",
+        ),
         (("slow", "broker-1"), "give --latency, --jitter or --bandwidth"),
         (("kill",), "Missing argument 'NODE...'."),
     ],
@@ -164,7 +167,7 @@ def test_impossible_fault_commands_print_one_line(cluster: Detached, words: tupl
     assert done.returncode == 3 and f"Error: {line}" in done.stderr and not done.stdout
 
 
-@pytest.mark.parametrize("words", [("cut", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)])
+@pytest.mark.parametrize("words", [("isolate", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)])
 def test_without_a_proxy_the_error_names_the_option(plain: Detached, words: tuple[str, ...]):
     wanted = f"there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data {plain.data}"
     assert one_line_of(plain.run(*words)) == f"Error: {wanted}"

@@ -1,4 +1,4 @@
-"""`kraftsim kill`, `restart`, `pause`, `cut` and `slow` on the ZooKeeper server of a detached cluster, while a client writes.
+"""`kraftsim kill`, `restart`, `pause`, `isolate` and `slow` on the ZooKeeper server of a detached cluster, while a client writes.
 
 It takes half a minute, so it is part of `make upgrades`.
 """
@@ -82,7 +82,7 @@ def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detache
     """The other broker keeps its session: only one link is partitioned."""
     lost, began = (len(logged_events(cluster.directory, kind, OTHER)) for kind in ("BrokerSessionLost", "BrokerSessionBegan"))
     others = len(logged_events(cluster.directory, "BrokerSessionLost", BROKER))
-    assert cluster.do("cut", f"{OTHER}<>{SERVER}") == "broker-2<>zookeeper-1 isolated until `kraftsim heal`\n"
+    assert cluster.do("isolate", f"{OTHER}<>{SERVER}") == "broker-2<>zookeeper-1 isolated until `kraftsim heal`\n"
     time.sleep(1.5 * ZOOKEEPER_SESSION_MS / 1000)  # a session cannot expire earlier
     assert cluster.do("heal") == "1 fault of the network healed\n"
     wait_until(lambda: len(logged_events(cluster.directory, "BrokerSessionLost", OTHER)) > lost)
@@ -105,7 +105,7 @@ def test_zookeeper_can_be_slowed_down(cluster: Detached):
 def test_zookeeper_connections_can_be_reset(cluster: Detached):
     """Every broker reconnects with its session."""
     lost = [len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)]
-    count = int(cluster.do("cut", "--reset", SERVER).split()[0])
+    count = int(cluster.do("isolate", "--reset", SERVER).split()[0])
     assert count >= 2
     create(cluster, "after-the-reset")
     assert [len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)] == lost

@@ -23,14 +23,14 @@ SCENARIOS: dict[str, dict[str, int]] = {
     "rolling_upgrade": ONE_HOP,
     "rolling_upgrade_on_zookeeper": ONE_HOP,
     "bridge_release": {},
-    "downgrade_refused": {},
+    "unsafe_downgrade_refused": {},
     "kip_447_upgrade": {},
-    "upgrade_without_producer_ids": {},
+    "producer_ids_unavailable_during_upgrade": {},
     "zk_to_kraft_migration": {},
-    "rollback_from_migration": {},
+    "migration_rollback": {},
     "controller_failover_during_migration": {},
-    "zookeeper_fails_under_load": {},
-    "from_zookeeper_to_the_newest": {},
+    "zookeeper_faults_under_load": {},
+    "zookeeper_2_8_to_latest": {},
 }
 """The reduced workload parameters."""
 

@@ -94,7 +94,7 @@ class Table(Harness):
 
     def emit(self, node: HarnessNode, event: Event) -> None:
         """Print an event of a replica."""
-        event_line = told_of(event)
+        event_line = reported_by(event)
         if event_line is not None:
             self.lines.append(f"{node.id}: {event_line}")
 
@@ -170,7 +170,7 @@ class Table(Harness):
             requester.pump()
 
 
-def told_of(event: Event) -> str | None:
+def reported_by(event: Event) -> str | None:
     """Return the script line of an event; None for those that are not printed."""
     match event:
         case RaftRoleChanged():

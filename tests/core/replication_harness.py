@@ -393,7 +393,7 @@ class ReplicationHarness:
 
     def _replica(self, broker: Broker) -> PartitionReplica:
         if broker.replica is None:
-            return _NOBODY
+            return _NO_LEADER
         return broker.replica
 
     def _broker_epoch(self) -> int:
@@ -401,7 +401,7 @@ class ReplicationHarness:
         return self._next_epoch
 
 
-_NOBODY = PartitionReplica(
+_NO_LEADER = PartitionReplica(
     topic="lines",
     partition=0,
     replica_id=0,

@@ -102,19 +102,19 @@ def test_invalid_topic_is_rejected_with_kafkas_message(asked: CreatableTopic, er
 
 
 @pytest.mark.parametrize(
-    ("fenced", "leaving", "is_told", "why"),
+    ("fenced", "leaving", "is_stated", "why"),
     [
         ((1, 2, 3), (), False, "All brokers are currently fenced."),
         ((2, 3), (1,), True, "All brokers are currently fenced."),
         ((2, 3), (1,), False, "All brokers are currently fenced or in controlled shutdown."),
     ],
 )
-def test_no_topic_is_created_without_an_active_broker(fenced: tuple[int, ...], leaving: tuple[int, ...], is_told: bool, why: str) -> None:
+def test_no_topic_is_created_without_an_active_broker(fenced: tuple[int, ...], leaving: tuple[int, ...], is_stated: bool, why: str) -> None:
     """All brokers are fenced, or the only unfenced one is in controlled shutdown, which makes it ineligible for new replicas."""
     state = controller(fenced)
     for offset, broker_id in enumerate(leaving, start=20):
         state.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id - 1, in_controlled_shutdown=1), offset)
-        if is_told:
+        if is_stated:
             state.cluster.sessions.touch(broker_id, 0, now_ms=0)
             state.cluster.sessions.begin_controlled_shutdown(broker_id, 0)
     decision = decide(state, topic())

@@ -94,7 +94,7 @@ def test_first_message_of_a_successor_fences_the_zombie(figures):
     assert isinstance(again, Lease) and again.sequence_number == 11
     made.apply(message(5, 4, 11), 0)
     assert made.check(message(5, 3, 12)) == Refusal(EPOCH)
-    figures(zombie_is_told=int(made.check(message(5, 3, 12)).error))
+    figures(zombie_error=int(made.check(message(5, 3, 12)).error))
 
 
 def test_two_renewals_before_a_write_share_a_generation(figures):
@@ -106,7 +106,7 @@ def test_two_renewals_before_a_write_share_a_generation(figures):
     assert made.check(message(5, one.generation, one.sequence_number)) == Repeated(DUPLICATE)
     figures(
         generations=[one.generation, other.generation],
-        second_is_told=type(made.check(message(5, one.generation, one.sequence_number))).__name__,
+        second_error=type(made.check(message(5, one.generation, one.sequence_number))).__name__,
     )
 
 
@@ -118,8 +118,8 @@ def test_check_changes_nothing_and_returns_the_position(figures):
     assert lease(made, 6, is_check=True) == Refusal(UNKNOWN)
     known = made.entries()
     figures(
-        generation_told=answer.generation,
-        next_told=answer.sequence_number,
+        generation_returned=answer.generation,
+        next_number=answer.sequence_number,
         entries_after_the_check=[each.sequence_high_watermark for each in known],
     )
 

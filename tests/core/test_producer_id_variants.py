@@ -220,12 +220,12 @@ def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figu
 
 def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
     """Only a broker with id 0 starts within it, and 0 is a valid id."""
-    given_away = range(block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}').first_producer_id)
+    allocated = range(block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}').first_producer_id)
     again = []
     for broker_id in (0, 1):
         source = uncoordinated(broker_id, [0])
-        again.append(sum(source.claim(0) in given_away for _ in range(6000)))
-    assert again == [len(given_away), 0] == [5000, 0]
+        again.append(sum(source.claim(0) in allocated for _ in range(6000)))
+    assert again == [len(allocated), 0] == [5000, 0]
 
 
 def test_uncoordinated_ids_cannot_represent_every_broker(figures) -> None:

@@ -223,5 +223,5 @@ def test_level_decides_the_request_versions(level: str, versions: tuple[int, int
 def test_invalid_levels_are_rejected() -> None:
     """An invalid setting is no version."""
     for level in ("2.1", "9.9-IV0", ""):
-        with pytest.raises(ValueError, match=r"level|speaks"):
+        with pytest.raises(ValueError, match=r"level|unsupported"):
             request_versions(level)

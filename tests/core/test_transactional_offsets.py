@@ -98,7 +98,7 @@ def test_marker_decides_and_until_then_only_unstable_reads_succeed(commits, expe
         each.end_transaction(commits=commits)
     assert [each.committed(require_stable=True) for each in (harness, other, harness.reloaded())] == [expected] * 3
     figures(
-        offset_told=offsets[0][0],
+        offset_returned=offsets[0][0],
         **{"after_commit" if commits else "after_abort": harness.committed(require_stable=True)},
     )
 

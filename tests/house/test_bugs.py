@@ -25,7 +25,7 @@ def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug):
 
 
 def test_a_row_counts_misses_and_names_only_intended_detectors():
-    found = Hunt(is_found=True, seeds=3, cpu_seconds=1.25, caught_by=("metadata-log-matching", "settles-after-heal"), is_by_story=True)
+    found = Hunt(is_found=True, seeds=3, cpu_seconds=1.25, caught_by=("metadata-log-matching", "recovers-after-heal"), is_by_story=True)
     hunted = BugHunts(bug="KAFKA-10527", scenario="quorum_under_faults", hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)))
     assert row(hunted) == ("| `KAFKA-10527` | `quorum_under_faults` | 1 of 2 | 1001.5 | 2000 | 450.6 | 900.0 | 1 | metadata-log-matching (1) |")
 

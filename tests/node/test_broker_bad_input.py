@@ -103,7 +103,7 @@ def test_exception_in_a_validation_thread_fails_only_its_request(monkeypatch: py
         raise KeyError("unforeseen")
 
     monkeypatch.setattr(k00_produce, "must_validate_aside", lambda broker, request, version: True)
-    monkeypatch.setattr(k00_produce, "examine", fails)
+    monkeypatch.setattr(k00_produce, "validate_records", fails)
 
     async def run(client: Client) -> None:
         await client.create_topic("examined")

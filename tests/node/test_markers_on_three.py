@@ -49,7 +49,7 @@ async def run_transactions(client: Client) -> None:
     await asyncio.sleep(1)
 
 
-TOLD = ([0, 2, 3, 4], 5, 6, [(7, 0)])
+READ = ([0, 2, 3, 4], 5, 6, [(7, 0)])
 
 
 def test_every_replica_returns_the_same_to_read_committed_consumers() -> None:
@@ -63,7 +63,7 @@ def test_every_replica_returns_the_same_to_read_committed_consumers() -> None:
         for name in BROKERS:
 
             async def work(client: Client) -> None:
-                assert seen(await read(client, 0)) == TOLD
+                assert seen(await read(client, 0)) == READ
                 asked = DescribeProducersRequest(topics=[DescribeProducersTopic(name="t", partition_indexes=[0])])
                 described = await client.ask(asked, 0)
                 rows = {
@@ -90,7 +90,7 @@ def test_next_leader_knows_open_and_aborted_transactions(power_loss: bool) -> No
 
         async def work(client: Client) -> None:
             await asyncio.sleep(1)
-            assert seen(await read(client, 0)) == TOLD
+            assert seen(await read(client, 0)) == READ
             assert await ended(client, commits=False, coordinator_epoch=1) is ErrorCode.NONE
             assert await ended(client, commits=False) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
             await asyncio.sleep(1)

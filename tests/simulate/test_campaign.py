@@ -24,7 +24,7 @@ from kraftsim.faults.trigger import AtTime, OnState
 from kraftsim.world.simulated import Simulation
 
 NAME = "producer_ids_survive_failover"
-CHEAP = "every_line_exactly_once"
+CHEAP = "idempotent_producers_under_kill"
 BUG = "KAFKA-10533"
 DIES = """
 import os, kraftsim.campaign.campaign_job as errand

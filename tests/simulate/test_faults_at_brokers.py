@@ -30,6 +30,6 @@ def test_every_line_is_in_the_log_once(kind, params, nth, moment) -> None:
     """A disk that fails in the middle of a batch, producers that reach a broker twice, clocks that make batches older than earlier ones."""
     trigger = OnDisk(operation="write", file_class=FileClass.PARTITION_LOG, nth=nth, moment=moment)
     faults = (Fault(kind=kind, trigger=trigger, params=params),)
-    run = run_in_virtual_time(RunRequest(scenario=scenario("every_line_exactly_once"), mode=Mode.SIM, seed=3, faults=faults), None)
+    run = run_in_virtual_time(RunRequest(scenario=scenario("idempotent_producers_under_kill"), mode=Mode.SIM, seed=3, faults=faults), None)
     assert (run.outcome, run.violations, run.trouble) == ("ok", (), None)
     assert run.faults == {kind: (1, 1, 1)}, "it was armed, fired, and took effect"

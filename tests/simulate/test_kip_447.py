@@ -79,7 +79,7 @@ def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
     figures(
         blocked_ms=found.milliseconds,
         blocked_session_ms=session_ms,
-        told_to_wait=found.retriable_errors,
+        retries=found.retriable_errors,
         memberships_lost=found.memberships_lost,
     )
 

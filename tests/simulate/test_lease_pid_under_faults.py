@@ -217,7 +217,7 @@ def test_clocks_that_jump_ahead_expire_leases_early(figures) -> None:
         simulation.hosts[name].clock.jump(jump_ms * 1_000_000)
         response = simulation.run_until(produced(harness, message(9, 5, 1)))
         assert response is not None and response.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
-    figures(lease_ms=lease_ms, jump_ms=jump_ms, told_after_the_jump=int(response.error_code))
+    figures(lease_ms=lease_ms, jump_ms=jump_ms, error_after_the_jump=int(response.error_code))
 
 
 @pytest.mark.parametrize(("ends_with", "copies"), [("disuse", 1), ("connection", 2)])

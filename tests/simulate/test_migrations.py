@@ -7,8 +7,8 @@ import pytest
 from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import run_scenario
 
-MOVE, FAILOVER, BACK = "zk_to_kraft_migration", "controller_failover_during_migration", "rollback_from_migration"
-WHOLE_WAY = "from_zookeeper_to_the_newest"
+MOVE, FAILOVER, BACK = "zk_to_kraft_migration", "controller_failover_during_migration", "migration_rollback"
+WHOLE_WAY = "zookeeper_2_8_to_latest"
 
 
 @pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)])

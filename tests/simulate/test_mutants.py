@@ -97,7 +97,7 @@ def test_test_that_never_ends_counts_as_detection(tmp_path):
     look = f"""
 from mutants import catalogue, unit_stage
 unit_stage.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
-print("\\n", unit_stage.looks([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
+print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
 """
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
     assert f"::test_it', said='{ENDLESS}'" in done.stdout.splitlines()[-1]

@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "isolate-leader": {"ways": "out"},
     "half-open": {"target": "b", "believer": "connected"},
     "refused-connections": {"target": "a>b"},
-    "connect-time-out": {"target": "a>b"},
+    "connect-timeout": {"target": "a>b"},
     "torn-reads": {"target": "a<>b", "piece_bytes": 1},
     "reset-storm": {"target": "a<>b", "interval_ms": 50},
 }
@@ -370,7 +370,7 @@ def test_refused_connects_do_not_affect_open_connections(sim):
 def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, outcome):
     pair = Pair(sim)
     began = sim.now_ns
-    injection = inject(sim, "connect-time-out", target="a>b")
+    injection = inject(sim, "connect-timeout", target="a>b")
     sim.triggers.at(began + ends_after_s * 1000 * MILLISECOND, lambda trigger_context: injection.end())
     pair.client.transport.write(b"x")
     if outcome == "made":

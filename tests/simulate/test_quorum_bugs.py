@@ -13,7 +13,7 @@ NAME = "quorum_under_faults"
 @pytest.mark.parametrize(
     "name, seed, invariant",
     [
-        ("KAFKA-10527", 1, "quorum-state-taken-up"),
+        ("KAFKA-10527", 1, "quorum-state-restored"),
         ("KAFKA-10533", 1, "high-watermark-flushed"),
         ("KAFKA-12619", 7, "leader-completeness"),
         ("KAFKA-13357", 1, "snapshot-equals-log"),

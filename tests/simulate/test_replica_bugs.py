@@ -5,14 +5,14 @@ import pytest
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
-    ("KAFKA-1211", "leaders_fail_under_idempotent_load", 24, "partition-leader-completeness"),
-    ("KAFKA-5435", "answers_get_lost", 1, "one-append-per-sequence"),
-    ("KAFKA-5435", "producers_are_remembered", 4, "records-in-final-log-once"),
-    ("librdkafka-forgotten-sequence", "topic_vanishes_from_metadata", 3, "acknowledged-records-in-final-log"),
-    ("KAFKA-6683", "producers_are_remembered", 1, "producer-snapshot-of-appended-only"),
-    ("KAFKA-6683", "old_leader_cuts_and_leads_again", 2, "acknowledged-records-in-final-log"),
-    ("KAFKA-7128", "leaders_fail_under_idempotent_load", 1, "replicas-join-beyond-epoch-start"),
-    ("KAFKA-7692", "producers_are_remembered", 2, "records-in-final-log-once"),
+    ("KAFKA-1211", "partition_leader_failover_idempotent", 24, "partition-leader-completeness"),
+    ("KAFKA-5435", "lost_produce_responses", 1, "one-append-per-sequence"),
+    ("KAFKA-5435", "producer_state_recovery", 4, "records-in-final-log-once"),
+    ("librdkafka-forgotten-sequence", "topic_missing_from_metadata", 3, "acknowledged-records-in-final-log"),
+    ("KAFKA-6683", "producer_state_recovery", 1, "producer-snapshot-below-its-offset"),
+    ("KAFKA-6683", "truncated_leader_reelected", 2, "acknowledged-records-in-final-log"),
+    ("KAFKA-7128", "partition_leader_failover_idempotent", 1, "isr-joined-after-epoch-start"),
+    ("KAFKA-7692", "producer_state_recovery", 2, "records-in-final-log-once"),
 ]
 
 

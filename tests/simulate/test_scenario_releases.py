@@ -30,7 +30,7 @@ def configured(request: RunRequest, node: str = "broker-1") -> tuple[str, str | 
     return properties["kraftsim.release"], properties.get(VERSION_KEY)
 
 
-@pytest.mark.parametrize("name", ["quorum_under_faults", "rolling_upgrade", "time_outs_are_too_short", "end_of_a_transaction_comes_late"])
+@pytest.mark.parametrize("name", ["quorum_under_faults", "rolling_upgrade", "election_timeouts_too_short", "delayed_end_txn"])
 def test_requested_release_is_used(name: str) -> None:
     """If the scenario has no release of its own, names one, or draws one from the seed."""
     for seed in range(1, 6):
@@ -40,9 +40,9 @@ def test_requested_release_is_used(name: str) -> None:
 
 def test_scenario_uses_its_own_release_by_default() -> None:
     """The one it names, the one the seed draws, or the default."""
-    drawn = {configured(asked("quorum_keeps_its_promises", "", seed))[0] for seed in range(20)}
+    drawn = {configured(asked("quorum_liveness_with_majority", "", seed))[0] for seed in range(20)}
     assert drawn == {"3.3", "3.9", "4.0", "4.4"}
-    assert configured(asked("end_of_a_transaction_comes_late", ""))[0] == "4.1"
+    assert configured(asked("delayed_end_txn", ""))[0] == "4.1"
     assert configured(asked("quorum_under_faults", ""))[0] == DEFAULT_RELEASE
 
 
@@ -52,7 +52,7 @@ def test_no_level_of_the_scenario_exceeds_the_requested_release() -> None:
         assert configured(asked("rolling_upgrade_on_zookeeper", "2.5", seed)) in (("2.5", "2.5"), ("2.5", "2.4"), ("2.5", "2.3"))
     lower = replace(asked("rolling_upgrade_on_zookeeper", "3.5"), settings={VERSION_KEY: "3.6"})
     assert configured(lower) == ("3.5", "3.6")
-    assert configured(asked("from_zookeeper_to_the_newest", "2.5"), "controller-101")[0] == "3.9", "this one exists for the migration"
+    assert configured(asked("zookeeper_2_8_to_latest", "2.5"), "controller-101")[0] == "3.9", "this one exists for the migration"
 
 
 @pytest.mark.parametrize("each", scenarios(), ids=lambda each: each.name)
@@ -66,13 +66,13 @@ def test_scenario_draws_only_releases_it_supports(each: Scenario) -> None:
 @pytest.mark.parametrize("way", [{"release": "3.3"}, {"settings": {RELEASE_KEY: "3.3"}}])
 def test_scenario_rejects_releases_it_does_not_support(way: dict[str, object]) -> None:
     """However the release is requested."""
-    with pytest.raises(ValueError, match=r"sequences_out_of_turn does not support release 3\.3; choose one of 4\.0, 4\.1, 4\.2, 4\.3, 4\.4"):
-        RunRequest(scenario=scenario("sequences_out_of_turn"), mode=Mode.SIM, seed=1, **way)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"out_of_order_sequences does not support release 3\.3; choose one of 4\.0, 4\.1, 4\.2, 4\.3, 4\.4"):
+        RunRequest(scenario=scenario("out_of_order_sequences"), mode=Mode.SIM, seed=1, **way)  # type: ignore[arg-type]
 
 
 def test_modes_decide_the_releases_of_a_scenario() -> None:
     """ZooKeeper was removed in 4.0; KRaft is for production since 3.3."""
-    on_zookeeper, on_kraft = scenario("zookeeper_fails_under_load"), scenario("quorum_under_faults")
+    on_zookeeper, on_kraft = scenario("zookeeper_faults_under_load"), scenario("quorum_under_faults")
     for line in LINES:
         assert on_zookeeper.supports_release(line) is is_before(line, "4.0")
         assert on_kraft.supports_release(line) is not is_before(line, "3.3")
@@ -80,12 +80,12 @@ def test_modes_decide_the_releases_of_a_scenario() -> None:
 
 def test_replay_names_the_release_once_and_uses_it(tmp_path: Path) -> None:
     """In the line and in the file, however the release was chosen."""
-    result = run_scenario("quorum_keeps_its_promises", seed=3, release="4.2", out=tmp_path)
+    result = run_scenario("quorum_liveness_with_majority", seed=3, release="4.2", out=tmp_path)
     assert "--release 4.2" in result.command and RELEASE_KEY not in result.command
     kept = read_replay(tmp_path)
     assert kept.release == "4.2" and RELEASE_KEY not in kept.settings
     assert configured(kept.request())[0] == "4.2"
-    drawn = asked("quorum_keeps_its_promises", "", 3)
+    drawn = asked("quorum_liveness_with_majority", "", 3)
     assert "--release" not in replay_command(drawn)
 
 
@@ -104,7 +104,7 @@ def test_sweep_over_all_skips_scenarios_that_do_not_support_a_release() -> None:
         assert refused.exit_code == 3 and "no release is called 3.33" in refused.output, refused.output
 
 
-@pytest.mark.parametrize("name", ["old_and_new_clients_commit_offsets", "two_machines_with_one_broker_id"])
+@pytest.mark.parametrize("name", ["offset_commits_pre_and_post_kip_447", "duplicate_broker_id"])
 def test_clients_of_a_scenario_use_the_features_of_its_release(name: str) -> None:
     """A pre-KIP-447 client does not use transaction.version 2, and a cloned machine announces the features of its own release."""
     result = run_scenario(name, seed=1, release="4.4")

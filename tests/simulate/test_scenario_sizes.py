@@ -31,8 +31,8 @@ def of_size(name: str, controllers: int | None, brokers: int | None, seed: int =
 @pytest.mark.parametrize(("controllers", "brokers"), [(5, None), (None, 5), (7, 4), (3, 3)])
 def test_cluster_has_the_requested_number_of_nodes(controllers: int | None, brokers: int | None, mode: Mode) -> None:
     """Other node counts are those of the scenario."""
-    usual = of_size("leaders_fail_under_idempotent_load", None, None, mode=mode).spec(port=9092)
-    spec = of_size("leaders_fail_under_idempotent_load", controllers, brokers, mode=mode).spec(port=9092)
+    usual = of_size("partition_leader_failover_idempotent", None, None, mode=mode).spec(port=9092)
+    spec = of_size("partition_leader_failover_idempotent", controllers, brokers, mode=mode).spec(port=9092)
     assert (spec.controllers, spec.brokers) == (controllers or usual.controllers, brokers or usual.brokers)
 
 
@@ -47,7 +47,7 @@ def test_every_scenario_has_a_larger_cluster(each: Scenario) -> None:
 
 def test_replacement_controllers_share_one_release_at_any_size() -> None:
     """Settings of controllers apply to all of them."""
-    spec = of_size("from_zookeeper_to_the_newest", 9, None).spec(port=9092)
+    spec = of_size("zookeeper_2_8_to_latest", 9, None).spec(port=9092)
     assert {spec.node(name).properties["kraftsim.release"] for name in spec.controller_names} == {"3.9"}
 
 
@@ -86,8 +86,8 @@ def test_default_size_is_what_the_scenario_declares(each: Scenario) -> None:
 @pytest.mark.parametrize(
     ("name", "controllers", "brokers", "words"),
     [
-        ("quorum_keeps_its_promises", 2, None, "quorum_keeps_its_promises needs 3 controllers or more, not 2"),
-        ("rolling_restart_of_all_brokers", None, 1, "rolling_restart_of_all_brokers needs 3 brokers or more, not 1"),
+        ("quorum_liveness_with_majority", 2, None, "quorum_liveness_with_majority needs 3 controllers or more, not 2"),
+        ("rolling_restart", None, 1, "rolling_restart needs 3 brokers or more, not 1"),
         ("bridge_release", 3, None, "bridge_release has no KRaft controllers: its brokers keep their metadata in ZooKeeper"),
         ("quorum_under_faults", 10, None, "a quorum has 1 to 9 controllers, not 10"),
     ],
@@ -121,7 +121,7 @@ def test_sweep_over_all_skips_scenarios_that_need_other_nodes() -> None:
     runner = CliRunner()
     done = runner.invoke(kraftsim, ["sweep", "all", "--controllers", "1", "--brokers", "2", "--seeds", "1", "--time", "0"])
     left_out = next(line for line in done.output.splitlines() if line.startswith("skipped: this number of nodes is not supported by "))
-    assert "bridge_release" in left_out and "quorum_keeps_its_promises" in left_out and "answers_get_lost" not in left_out
+    assert "bridge_release" in left_out and "quorum_liveness_with_majority" in left_out and "lost_produce_responses" not in left_out
     refused = runner.invoke(kraftsim, ["sweep", "bridge_release", "--controllers", "3", "--seeds", "1"])
     assert refused.exit_code == 3 and "bridge_release has no KRaft controllers" in refused.output, refused.output
     none = runner.invoke(kraftsim, ["sweep", "quorum_under_faults", "--controllers", "0", "--seeds", "1"])
@@ -135,7 +135,7 @@ def test_parameters_stored_in_a_run_cannot_be_repeated_as_options(tmp_path: Path
     assert refused.exit_code == 3 and "contains the options of its run" in refused.output, refused.output
 
 
-@pytest.mark.parametrize(("name", "seed"), [("administrators_work_while_leaders_fall", 90004), ("empty_snapshot_and_silence", 90003)])
+@pytest.mark.parametrize(("name", "seed"), [("admin_requests_during_controller_failover", 90004), ("empty_snapshot_silent_duplicate", 90003)])
 def test_scenario_with_a_larger_cluster_is_clean(name: str, seed: int) -> None:
     """A broker forwards an administrator's change after another has forwarded a newer one; not all brokers are up
     when a topic is created.

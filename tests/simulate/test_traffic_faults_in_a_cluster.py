@@ -51,7 +51,7 @@ ROWS = [
     ("overtaken-request", ANYWHERE, {"duration_ms": 6000}, OnFrame(api_key=HEARTBEAT)),
 ]
 ELECTIONS = (("both", 1), ("in", 2500), ("out", 5000), ("both", 7500))
-IN_COMPANY = {"refused-connections", "connect-time-out", "stale-metadata", "old-epoch-answer"}
+IN_COMPANY = {"refused-connections", "connect-timeout", "stale-metadata", "old-epoch-answer"}
 """Kinds that have no effect unless something else happens."""
 
 
@@ -66,7 +66,7 @@ def test_cluster_keeps_its_guarantees_and_settles(kind, target, params, trigger)
         assert injection.has_fired and injection.is_effective
 
 
-@pytest.mark.parametrize("kind", ["refused-connections", "connect-time-out"])
+@pytest.mark.parametrize("kind", ["refused-connections", "connect-timeout"])
 def test_node_that_cannot_reconnect_returns_later(kind):
     """Connections of a follower are reset while its new connects fail."""
     with fault_cluster(seed=2) as cluster:

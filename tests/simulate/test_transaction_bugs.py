@@ -13,18 +13,18 @@ from kraftsim.explore.run import run_scenario
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
-    ("KAFKA-5247", "old_and_new_clients_commit_offsets", 1, "group-offsets-equal-log"),
-    ("KAFKA-5376", "exactly_once_under_faults", 2, "read-committed-reads-committed-only"),
-    ("KAFKA-6119", "transaction_times_out", 1, "transactions-atomic"),
-    ("KAFKA-9346", "exactly_once_under_faults", 2, "offsets-told-are-stable"),
-    ("KAFKA-9666", "zombie_fenced_by_epoch", 11, "transaction-states-follow"),
+    ("KAFKA-5247", "offset_commits_pre_and_post_kip_447", 1, "group-offsets-equal-log"),
+    ("KAFKA-5376", "exactly_once_under_faults", 2, "read-committed-isolation"),
+    ("KAFKA-6119", "transaction_timeout", 1, "transactions-atomic"),
+    ("KAFKA-9346", "exactly_once_under_faults", 2, "fetched-offsets-stable"),
+    ("KAFKA-9666", "zombie_fenced_by_epoch", 11, "transaction-transitions-valid"),
     ("KAFKA-9807", "exactly_once_under_faults", 1, "last-stable-offset-before-open-transactions"),
-    ("KAFKA-10080", "coordinator_failover_in_every_state", 4, "transaction-states-follow"),
-    ("KAFKA-14402", "transaction_times_out", 1, "fenced-producers-write-nothing"),
-    ("KAFKA-14884", "transaction_times_out", 1, "fenced-producers-write-nothing"),
-    ("KAFKA-15784", "zombie_fenced_by_generation", 10, "every-input-copied-once"),
-    ("KAFKA-16352", "coordinator_failover_in_every_state", 4, "no-transaction-hangs"),
-    ("KAFKA-17754", "end_of_a_transaction_comes_late", 3, "read-committed-reads-committed-only"),
+    ("KAFKA-10080", "coordinator_failover_every_state", 4, "transaction-transitions-valid"),
+    ("KAFKA-14402", "transaction_timeout", 1, "fenced-producers-write-nothing"),
+    ("KAFKA-14884", "transaction_timeout", 1, "fenced-producers-write-nothing"),
+    ("KAFKA-15784", "zombie_fenced_by_generation", 10, "each-input-processed-once"),
+    ("KAFKA-16352", "coordinator_failover_every_state", 4, "no-hanging-transactions"),
+    ("KAFKA-17754", "delayed_end_txn", 3, "read-committed-isolation"),
 ]
 
 
@@ -44,17 +44,17 @@ def test_transaction_version_2_fixes_a_late_end_txn():
     """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told from a new one. As
     many arrive late in both runs.
     """
-    before, cured = (run_scenario("end_of_a_transaction_comes_late", seed=3, release=release) for release in ("3.9", "4.1"))
-    assert "read-committed-reads-committed-only" in before.invariants_violated, "\n".join(before.lines())
+    before, cured = (run_scenario("delayed_end_txn", seed=3, release=release) for release in ("3.9", "4.1"))
+    assert "read-committed-isolation" in before.invariants_violated, "\n".join(before.lines())
     assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
 
 
 def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0():
     """Verified with Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is rejected, and the scenario is clean."""
-    stuck = run_scenario("marker_that_never_completes", seed=1, release="3.9")
+    stuck = run_scenario("hanging_transaction_marker", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
-    assert run_scenario("marker_that_never_completes", seed=1).outcome == "ok"
+    assert run_scenario("hanging_transaction_marker", seed=1).outcome == "ok"
 
 
 def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
@@ -64,14 +64,14 @@ def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts
 
 def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
     monkeypatch.setattr(TransactionShard, "learn", keeps_the_first_record)
-    result = run_scenario("coordinator_failover_in_every_state", seed=4)
-    assert result.invariants_violated == ("known-transactions-equal-log",)
+    result = run_scenario("coordinator_failover_every_state", seed=4)
+    assert result.invariants_violated == ("coordinator-transactions-equal-log",)
 
 
 def test_coordinator_that_loads_half_of_a_record_is_found_at_load(monkeypatch):
     monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=()))
-    result = run_scenario("coordinator_failover_in_every_state", seed=4)
-    assert result.invariants_violated == ("known-transactions-equal-log",)
+    result = run_scenario("coordinator_failover_every_state", seed=4)
+    assert result.invariants_violated == ("coordinator-transactions-equal-log",)
 
 
 def keeps_the_first_commit(offsets: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:

@@ -16,7 +16,7 @@ from kraftsim.world.simulated.world import SimulatedWorld
 from tests.simulate.fault_cluster import fault_cluster
 
 NODE = Path(__file__).parents[2] / "kraftsim" / "node"
-PLACES = sorted(re.findall(r'\.breathe\("([^"]+)"\)', "".join(path.read_text() for path in sorted(NODE.rglob("*.py")))))
+PLACES = sorted(re.findall(r'\.yield_point\("([^"]+)"\)', "".join(path.read_text() for path in sorted(NODE.rglob("*.py")))))
 
 
 def order_of(seed: int, place: str = "here") -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def visited() -> dict[str, set[str]]:
         patch.setattr(SimulatedWorld, "yield_point", emitted)
         with fault_cluster() as cluster:
             cluster.inject("restart", cluster.leader, {"after_ms": 3000})
-        assert run_scenario("transaction_times_out", seed=2).outcome == "ok"
+        assert run_scenario("transaction_timeout", seed=2).outcome == "ok"
         assert run_scenario("zk_to_kraft_migration", seed=2).outcome == "ok"
     return found
 

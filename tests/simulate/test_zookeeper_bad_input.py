@@ -64,7 +64,7 @@ async def put_right(harness: ZooKeeperHarness, said: Mapping[str, bytes | None])
     await harness.with_zookeeper(by_hand)
 
 
-def told_of(harness: ZooKeeperHarness) -> set[str]:
+def reported_by(harness: ZooKeeperHarness) -> set[str]:
     """Return the znodes that were reported as unreadable."""
     return {event.path for _, event in harness.emitted if isinstance(event, ZnodeNotUnderstood)}
 
@@ -80,12 +80,12 @@ def test_controller_continues_without_unreadable_znodes() -> None:
         said = await corrupt(harness, *THERE, *ASKED)
         await asyncio.sleep(1)
         first = harness.cluster.leader
-        assert first is not None and set(ASKED) <= told_of(harness)
+        assert first is not None and set(ASKED) <= reported_by(harness)
         harness.kill(first)
         await harness.produce("meanwhile", 30)
         await asyncio.sleep(SESSION_S)
         assert harness.cluster.leader not in (None, first)
-        assert told_of(harness) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, "it is read when a block is needed"
+        assert reported_by(harness) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, "it is read when a block is needed"
         await put_right(harness, said)
         harness.start(first)
         await asyncio.sleep(SESSION_S)
@@ -114,7 +114,7 @@ def test_unreadable_controller_epoch_or_broker_blocks_decisions_until_repaired()
                 await asyncio.sleep(SESSION_S)
                 harness.start(former)
             await asyncio.sleep(1)
-            assert path in told_of(harness)
+            assert path in reported_by(harness)
             assert path == broker_path(2) or harness.cluster.leader is None
             await put_right(harness, said)
             await asyncio.sleep(SESSION_S)

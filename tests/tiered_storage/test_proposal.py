@@ -149,9 +149,7 @@ def test_fallback_broker_checks_only_its_own_disk(figures):
             harness.simulation.kill("broker-2")
         harness.wait(8)
         assert harness.hosted(1).replica.is_leader and harness.of(RemoteCopyFailed, "broker-1")
-    figures(
-        told_by_the_leader=int(leader_error), told_by_the_other=int(other_error), failures_afterwards=bool(harness.of(RemoteCopyFailed, "broker-1"))
-    )
+    figures(leader_error=int(leader_error), other_error=int(other_error), failures_afterwards=bool(harness.of(RemoteCopyFailed, "broker-1")))
 
 
 def test_replay_of_younger_segments_gives_the_unexpired_producers(figures):

@@ -148,7 +148,7 @@ def test_records_are_not_copied() -> None:
         ({"pair": None}, "pair", "None is no Pair"),
         ({"texts": ["a", None]}, "texts[1]", "not nullable"),
         ({"items": [Item(), Item(pairs=[Pair(), Pair(left=1 << 15)])]}, "items[1].pairs[1].left", "does not fit"),
-        ({"items": [Item(emit=3)]}, "items[0].note", "is not a string"),  # type: ignore[arg-type]
+        ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),  # type: ignore[arg-type]
         ({"tiny": 128}, "tiny", "does not fit"),
         ({"port": -1}, "port", "does not fit"),
         ({"large": 1 << 63}, "large", "does not fit"),
@@ -260,7 +260,7 @@ def test_invalid_utf8_is_decoded_as_in_java(content: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "note", "unknown"),
+    ("tags", "emit", "unknown"),
     [
         ("02 0902aabb 0701cc", None, {7: b"\xcc", 9: b"\xaa\xbb"}),
         ("02 0701aa 0701bb", None, {7: b"\xbb"}),

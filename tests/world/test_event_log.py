@@ -20,9 +20,9 @@ from kraftsim.world.real import real_world
 root = pathlib.Path(sys.argv[1])
 world = real_world(run="run", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=7)
 for _ in range(1000):
-    world.note(NodeReady())
+    world.emit(NodeReady())
 world.flush_events()
-world.note(NodeStopped(reason="never flushed"))
+world.emit(NodeStopped(reason="never flushed"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -99,7 +99,7 @@ function drawAxis(pen, width, height) {
 }
 
 function drawLives(pen, laneHeight) {
-  for (const life of facts.lives) {
+  for (const life of facts.incarnations) {
     if (["final", "harness"].includes(facts.lanes[life.lane].role)) continue;
     const from = Math.max(GUTTER - 20, picture.x(life.begin_ns)), to = Math.min(picture.width + 20, picture.x(life.end_ns));
     if (to < GUTTER || from > picture.width) continue;

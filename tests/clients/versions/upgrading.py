@@ -45,7 +45,7 @@ PROVEN = (
     "producer-id-blocks-disjoint",
     "acknowledged-records-in-final-log",
     "one-append-per-sequence",
-    "every-input-copied-once",
+    "each-input-processed-once",
     "only-retriable-errors",
 )
 

@@ -30,7 +30,7 @@ def group_settings(config: NodeConfig, parts: Parts) -> GroupSettings:
         consumer_assignment_interval_ms=(DELAYED_MS if interval_ms is None else interval_ms) if parts.delays_assignments else 0,
         consumer_first_epoch=FIRST_EPOCH_WITH_DELAY if parts.delays_assignments else 0,
         consumer_settles_empty=parts.delays_assignments,
-        consumer_may_rejoin=parts.members_may_come_anew,
+        consumer_may_rejoin=parts.members_may_rejoin,
         consumer_takes_back=parts.members_take_back,
         consumer_keeps_assignment_epochs=parts.keeps_assignment_epochs,
         consumer_migration_policy=config.group_consumer_migration_policy or (BIDIRECTIONAL if parts.has_consumer_groups else DISABLED),

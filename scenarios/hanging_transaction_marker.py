@@ -1,0 +1,65 @@
+"""A batch with a too-high producer epoch arrives between a transaction and its marker; checks that it is rejected and the transaction ends.
+
+Up to 3.9 a partition with an open transaction appends a batch of the same producer id with a higher epoch,
+without verification. From then on the marker has an older epoch: the coordinator receives
+INVALID_PRODUCER_EPOCH and stops, and read_committed consumers wait forever (`--release 3.9` reproduces it).
+Since 4.0, which this cluster runs, such a batch is rejected, and the transaction ends as its producer
+requested.
+Source: KIP-890; tested with Apache Kafka 3.9.1 and 4.4.
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.intruder import Intruder
+from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, AbortNeeded, OrdersWorkload, ProducerFailed
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
+
+
+async def run(stage: ScenarioEnvironment) -> None:
+    """Let another client write with the next epoch into an open transaction, end it, and read."""
+    orders = OrdersWorkload(partitions=1, transaction_timeout_ms=60_000, uses_implicit_adding=False)
+    await orders.open(stage)
+    app = orders.order_app(stage, "dealer-1", "deals-1")
+    intruder = Intruder(stage.client_host("intruder"), TOPIC, 0)
+
+    async def work() -> None:
+        client = await app.restart_producer()
+        for _ in range(max(1, stage.workload("transactions") // 4)):
+            await client.begin()
+            await orders.send(stage, client, "a")
+            await stage.sleep(0.5)
+            await intruder.write("deals-1", client.next_identity)
+            try:
+                await client.commit()
+            except (AbortNeeded, ProducerFailed) as end:
+                raise ScenarioFailed(f"the marker of the previous transaction was never written: {end}") from end
+        await client.close()
+
+    await under_faults(stage, app.client_host.run(work()), seconds=1.0)
+    intruder.close()
+    await orders.audit(stage)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw nothing: the batch is the only fault."""
+    return ()
+
+
+SCENARIO = Scenario(
+    name="hanging_transaction_marker",
+    summary="A batch with an epoch that was never allocated arrives between a transaction and its marker, and is rejected.",
+    must_exercise=MUST_EXERCISE,
+    run=run,
+    faults=faults,
+    settings={**SETTINGS, "kraftsim.release": "4.1"},
+    limit_seconds=600.0,
+    workload={**WORKLOAD, "work_ms": 1000},
+    fewest_controllers=1,
+    fewest_brokers=3,
+    since="3.8",
+)

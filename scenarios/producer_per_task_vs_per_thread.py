@@ -1,0 +1,55 @@
+"""Measures the cost of an app of three threads with a producer per input partition and with one per thread (KIP-447), in one run.
+
+The same topic is copied twice, by one app after the other. The run counts what each opens and does: producers,
+connections, transactions and elapsed time. The workload parameter `partitions` is the number of input
+partitions, `replicas` their replication factor; bench/bench_tasks.py makes a table of the results.
+Source: KIP-447 and its design document: "the number of producers grows linearly with the number of tasks".
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftsim.cluster.phases import under_faults
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
+from kraftsim.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
+
+
+async def run(stage: ScenarioEnvironment) -> None:
+    """Run the app with one kind of producers, then with the other, and measure the costs."""
+    for variant, name in ((Variant.PER_TASK, "task"), (Variant.PER_THREAD, "thread")):
+        app = TransformApp(
+            partitions=stage.workload("partitions"),
+            replicas=stage.workload("replicas"),
+            variant=variant,
+            name=name,
+            session_timeout_ms=30_000,
+            transaction_timeout_ms=30_000,
+        )
+        await app.open(stage)
+        await app.fill(stage)
+        began = stage.now_seconds()
+        await under_faults(stage, app.run(stage), seconds=0.1)
+        app.count(stage, stage.now_seconds() - began)
+        await app.audit(stage)
+
+
+def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
+    """Draw nothing: the measured counts must be the same in every run."""
+    return ()
+
+
+SCENARIO = Scenario(
+    name="producer_per_task_vs_per_thread",
+    summary="A topic is copied with a producer per partition and with one per thread; both outputs are correct, and the costs are measured.",
+    must_exercise=MUST_EXERCISE,
+    run=run,
+    faults=faults,
+    settings={**SETTINGS, "kraftsim.frame.events": "false"},
+    limit_seconds=3600.0,
+    workload={**WORKLOAD, "partitions": 10, "replicas": 3, "writers": 1, "records_per_writer": 100, "pause_ms": 0},
+    fewest_controllers=1,
+    fewest_brokers=3,
+)
