@@ -109,7 +109,7 @@ def test_a_node_that_crashes_during_a_check_ends_the_run(capsys, monkeypatch, tm
         only = ("--only", AFTER_METADATA, "--only", "wire/9")
         assert conformance("--bootstrap", address, *only, "--json", str(tmp_path / "found.json")) == 3
     said = capsys.readouterr()
-    assert f"it does not answer any more after {AFTER_METADATA}" in said.err
+    assert f"it does not respond any more after {AFTER_METADATA}" in said.err
     assert "1 not met, 8 not checked" in said.out
     found = json.loads((tmp_path / "found.json").read_text())
     assert AFTER_METADATA in found["could_not_be_judged"] and len(found["findings"]) == 1
