@@ -16,10 +16,9 @@ from time import perf_counter, process_time
 from bench.id_variants.node_tables import print_all
 from bench.id_variants.simulation import Found, Parameters, simulate
 from kraftsim.core.decision import Decision
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import EagerBlockClient, OnDemandBlockClient, PrefetchingBlockClient
 
 BLOCKS = 20_000
 SOURCES = {"at 90 %, as shipped": PrefetchingBlockClient, "not at all": OnDemandBlockClient, "with the first id": EagerBlockClient}

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import median
 
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.batches import RecordBatch, build_batch
 from protocol.records import Record

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from bench.variants.plot import picture
 from bench.variants.workload import NEW, REPEATED, WORKLOADS, Findings, run_workload, state_of
-from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
-from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 
 KINDS = {"five batches": ProducerStateManager, "latest batch": LatestBatchStateManager}
 PRODUCERS = (1, 10, 100, 1_000, 10_000, 100_000)

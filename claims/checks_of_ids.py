@@ -8,8 +8,8 @@ from bench.id_variants.node_tables import BLOCKS, DIRECT, LARGE, MANY_IDS, REPEA
 from bench.id_variants.nodes import RunCounts, RunParameters, Trouble, Way, simulate
 from claims.checks import CLAIMS, INTEROP, ScenarioRun, check, scenario
 from kraftsim.core.decision import Decision
-from kraftsim.core.producer_ids.control import ProducerIdControl
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 
 SEED = 1
 SIMULATED_SECONDS = 20.0

@@ -16,5 +16,5 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "snapshot_files.SnapshotFiles._name/left-out-3": "the file that is still open under this name is the same snapshot",
     "snapshot_files.SnapshotFiles._name/swapped-2": "two files are closed, whichever is first",
     "snapshot_files.SnapshotFiles._name/swapped-3": "the file that is still open under this name is the same snapshot",
-    "manager.ProducerStateManager._check_sequence/bound-3": "equal epochs have returned three lines above: only lower ones remain here",
+    "rules_manager.ProducerStateManager._check_sequence/bound-3": "equal epochs have returned three lines above: only lower ones remain here",
 }

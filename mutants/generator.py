@@ -50,8 +50,8 @@ FIELDS: Final = (
     Field("raft", "kraftsim.core.raft.leadership", ("Leadership.high_watermark", "Leadership._covers_own_epoch")),
     Field("raft", "kraftsim.core.raft.raft_log", ("RaftLog.truncate_to", "RaftLog.delete_before")),
     Field("raft", "kraftsim.core.raft.following", ("_append", "_truncate", "_learn_high_watermark")),
-    Field("producer ids", "kraftsim.core.producer_ids.prefetching_block_client", ("PrefetchingBlockClient._use",)),
-    Field("producer state", "kraftsim.core.producer_state.manager", ("ProducerStateManager._check_sequence",)),
+    Field("producer ids", "kraftsim.producer_ids.rules_block_clients", ("PrefetchingBlockClient._use",)),
+    Field("producer state", "kraftsim.producer_state.rules_manager", ("ProducerStateManager._check_sequence",)),
     Field("raft stores", "kraftsim.node.log", ("PartitionLog.flush",)),
     Field("raft stores", "kraftsim.node.raft.snapshot_files", ("SnapshotFiles._name",)),
 )

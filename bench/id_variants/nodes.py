@@ -11,12 +11,12 @@ from statistics import quantiles
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.producer_ids.block import LAST_PRODUCER_ID
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID
 from kraftsim.world.simulated import FrameSeen, Simulation, collected_after
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest

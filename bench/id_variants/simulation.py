@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.control_variants import RepeatingProducerIdControl, ResizableProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import SendAllocate
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import PrefetchingBlockClient, SendAllocate
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 
 LAST_ID = 2**63 - 1

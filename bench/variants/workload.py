@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from struct import Struct
 
-from kraftsim.core.producer_state.check_result import Append, Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
-from kraftsim.core.producer_state.sequence import increment_sequence
-from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
+from kraftsim.producer_state.rules_entries import Append, Duplicate, ProducerStatePolicy, increment_sequence, snapshot_rows, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record

@@ -7,7 +7,7 @@ Source: KAFKA-14884, fixed by a guard that each marker invalidates (Verification
 
 from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 
 

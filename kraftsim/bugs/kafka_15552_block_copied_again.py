@@ -6,8 +6,8 @@ Source: KAFKA-15552, kafka.zk.ZkMigrationClient.migrateProducerId.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.producer_ids.block import ProducerIdBlock
 from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 
 
 class MigratesStartOfBlock(ZookeeperCopy):

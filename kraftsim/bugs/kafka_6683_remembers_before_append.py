@@ -13,7 +13,7 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.producer_state.check_result import Duplicate
+from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.batches import RecordBatch
 
 

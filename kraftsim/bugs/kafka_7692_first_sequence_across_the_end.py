@@ -8,8 +8,8 @@ Source: KAFKA-7692, fixed by DefaultRecordBatch.decrementSequence.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.producer_state.rules_entries import ProducerStateEntry
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 
 
 class BeginsBelowZero(ProducerStateEntry, gc=False, eq=False):

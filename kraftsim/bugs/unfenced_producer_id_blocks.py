@@ -11,7 +11,7 @@ kafka.zk.KafkaZkClient.conditionalUpdatePath, KIP-866.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.zookeeper_mode.producer_id_blocks import Blocks, ControllerBlocks
+from kraftsim.producer_ids.zookeeper import Blocks, ControllerBlocks
 
 
 class UnfencedBlocks(ControllerBlocks):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from kraftsim.cluster.exact_transactions import ExactTransactionalId
 from kraftsim.cluster.rights import added, allow_all_entry, dropped, is_done, shut_out
-from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG
 from kraftsim.world.interface import World
 from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode

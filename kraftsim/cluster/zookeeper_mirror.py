@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.image_difference import difference
-from kraftsim.core.producer_ids.block import BLOCK_SIZE
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
 from kraftsim.events.migration import ZookeeperCompared
+from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE
 from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, MIGRATION, TOPICS, MigrationZnode
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ unless it has an open transaction, which never expires.
 Source: KAFKA-15195 (the ideal solution of the proposal, which was never implemented).
 """
 
-from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 
 
 class BoundedReplay(ProducerSnapshots):

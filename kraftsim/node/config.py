@@ -13,7 +13,6 @@ from typing import cast
 from kraftsim.core.metadata.dynamic_rules import WITHOUT_PROTOCOL
 from kraftsim.core.metadata.topic_configs import COMPRESSIONS
 from kraftsim.core.partitions.nearest_replica import LEADER_SELECTOR, RACK_AWARE_SELECTOR
-from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 from kraftsim.node.config_keys import (
     INT64_MAX,
     NAME_KEY,
@@ -45,6 +44,7 @@ from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, 
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from kraftsim.node.security.listener_settings import check_security, is_listener_key
 from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
+from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"

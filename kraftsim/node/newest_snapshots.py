@@ -6,8 +6,8 @@ Source: KAFKA-9393; kafka.log.ProducerStateManager.deleteSnapshotsBefore,
 Log.deleteSnapshotsAfterRecoveryPointCheckpoint of 2.7.
 """
 
-from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 
 KEPT = 2
 

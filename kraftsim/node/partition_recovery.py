@@ -7,9 +7,9 @@ aborted records.
 Source: LogLoader (load, recoverLog), UnifiedLog.rebuildProducerState.
 """
 
-from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 

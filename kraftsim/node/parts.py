@@ -21,15 +21,6 @@ from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdC
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.migration.driver import MigrationDriver
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.control_variants import LastIdProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import ProducerIdSource
-from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient, TerminatingBlockClient
-from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
-from kraftsim.core.producer_state.latest_batch import LatestBatchRepeated, LatestBatchStateManager
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.security.access_rules import KnownRights
@@ -69,7 +60,18 @@ from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
 from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.raft.snapshotting import Snapshotting
-from kraftsim.node.zookeeper_mode.producer_id_blocks import ControllerBlocks
+from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import (
+    EagerBlockClient,
+    OnDemandBlockClient,
+    PrefetchingBlockClient,
+    ProducerIdSource,
+    TerminatingBlockClient,
+    WaitingBlockClient,
+)
+from kraftsim.producer_ids.zookeeper import ControllerBlocks
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_manager import LatestBatchRepeated, LatestBatchStateManager, ProducerStateManager
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,

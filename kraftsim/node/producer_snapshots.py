@@ -9,9 +9,9 @@ KAFKA-9393, UnifiedLog.rebuildProducerState.
 
 from collections.abc import Sequence
 
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
 from kraftsim.node.log import PartitionLog
+from kraftsim.producer_state.rules_entries import snapshot_file, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.disk.file_names import PRODUCER_SNAPSHOT, parse_segment_file_name, segment_file_name
 from protocol.disk.malformed_file import MalformedFile

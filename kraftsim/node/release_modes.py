@@ -7,12 +7,11 @@ org.apache.kafka.server.common.MetadataVersionValidator.
 from collections.abc import Callable
 
 from kraftsim.core.metadata.protocol_versions import ProtocolVersion, UnknownProtocolVersion
-from kraftsim.core.producer_ids.source import ProducerIdSource
-from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
 from kraftsim.events.event import Event
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.parts import Parts
+from kraftsim.producer_ids.rules_block_clients import ProducerIdSource, ZnodeBlockClient
 from kraftsim.releases.release import Release
 
 VERSION_KEY = "inter.broker.protocol.version"

@@ -2,11 +2,11 @@
 
 from mutants.mutant import Core, Mutator
 
-_control = Mutator("producer ids", "kraftsim.core.producer_ids.control")
-_block = Mutator("producer ids", "kraftsim.core.producer_ids.block")
-_prefetching = Mutator("producer ids", "kraftsim.core.producer_ids.prefetching_block_client")
-_waiting = Mutator("producer ids", "kraftsim.core.producer_ids.waiting_block_client")
-_received = Mutator("producer ids", "kraftsim.core.producer_ids.received_block")
+_control = Mutator("producer ids", "kraftsim.producer_ids.rules_allocation")
+_block = Mutator("producer ids", "kraftsim.producer_ids.rules_blocks")
+_prefetching = Mutator("producer ids", "kraftsim.producer_ids.rules_block_clients")
+_waiting = Mutator("producer ids", "kraftsim.producer_ids.rules_block_clients")
+_received = Mutator("producer ids", "kraftsim.producer_ids.rules_blocks")
 _ledger = Mutator("producer ids", "kraftsim.node.controller.metadata_writer")
 _journal = Mutator("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"

@@ -2,9 +2,9 @@
 
 from mutants.mutant import Core, Mutator
 
-_manager = Mutator("producer state", "kraftsim.core.producer_state.manager")
-_entry = Mutator("producer state", "kraftsim.core.producer_state.entry")
-_sequence = Mutator("producer state", "kraftsim.core.producer_state.sequence")
+_manager = Mutator("producer state", "kraftsim.producer_state.rules_manager")
+_entry = Mutator("producer state", "kraftsim.producer_state.rules_entries")
+_sequence = Mutator("producer state", "kraftsim.producer_state.rules_entries")
 _replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
 _segments = Mutator("partitions", "kraftsim.core.partitions.segments")
 _queue = Mutator("clients", "kraftsim.core.clients.partition_queue")

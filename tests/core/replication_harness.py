@@ -20,9 +20,9 @@ from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
 from kraftsim.core.partitions.read_bounds import Diverging, OffsetAnswer, ReadBounds
 from kraftsim.core.partitions.reading import decide_list_offset, decide_read
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.event import Event
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

@@ -5,12 +5,23 @@ from collections.abc import Callable
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import Complete, Effect, EndBroker, ProducerIdSource, SendAllocate, Waiting, WakeAt
-from kraftsim.core.producer_ids.source_variants import EagerBlockClient, OnDemandBlockClient, TerminatingBlockClient, UncoordinatedSource
-from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
-from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
 from kraftsim.events.event import Event
+from kraftsim.producer_ids.rules_block_clients import (
+    Complete,
+    EagerBlockClient,
+    Effect,
+    EndBroker,
+    OnDemandBlockClient,
+    PrefetchingBlockClient,
+    ProducerIdSource,
+    SendAllocate,
+    TerminatingBlockClient,
+    UncoordinatedSource,
+    Waiting,
+    WaitingBlockClient,
+    WakeAt,
+    ZnodeBlockClient,
+)
 from protocol.errors import ErrorCode
 
 

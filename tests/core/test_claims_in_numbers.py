@@ -5,10 +5,9 @@ Source: KIP-730, KIP-758.
 import pytest
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.control_variants import LastIdProducerIdControl
-from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl
+from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT
 from protocol.batches import build_batch
 from protocol.compression import Compression, compress
 from protocol.malformed import MalformedMessage

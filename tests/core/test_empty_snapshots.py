@@ -10,10 +10,8 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
-from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
-from kraftsim.core.producer_state.snapshot import snapshot_file, state_entries
+from kraftsim.producer_state.rules_entries import APPEND, CheckResult, Duplicate, ProducerStatePolicy, snapshot_file, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.core.producer_ids.control import ProducerIdControl
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from tests.core.every_order.allocation import Allocation
 from tests.core.every_order.election import Election

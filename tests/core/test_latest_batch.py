@@ -19,11 +19,17 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
 )
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
-from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_MAX, ProducerStatePolicy, UnknownProducer
-from kraftsim.core.producer_state.snapshot import snapshot_rows, state_entries
+from kraftsim.producer_state.rules_entries import (
+    APPEND,
+    SEQUENCES_BEHIND_MAX,
+    CheckResult,
+    Duplicate,
+    ProducerStatePolicy,
+    UnknownProducer,
+    snapshot_rows,
+    state_entries,
+)
+from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import doctored, make_batch, make_marker

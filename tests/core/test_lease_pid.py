@@ -16,7 +16,7 @@ from kraftsim.core.lease_pid.lease_tables import LeasedProducerEntry, LiteralLis
 from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition, Repeated, generation_after
 from kraftsim.core.lease_pid.leasing import NEEDS_IDS, Lease, decide_lease
 from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, Lookup, NextGeneration, Readings
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
+from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 from protocol.lease_pid.stored import build_stored, parse_snapshot

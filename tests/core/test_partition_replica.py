@@ -10,9 +10,6 @@ from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, Diverging, OffsetAnswer, ReadBounds, SearchMaxTimestamp, SearchTimestamp
 from kraftsim.core.partitions.reading import decide_list_offset, decide_read
-from kraftsim.core.producer_state.check_result import Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import (
     BatchAppended,
@@ -23,6 +20,8 @@ from kraftsim.events.partitions import (
     ProduceRefused,
     ProducerStateExpired,
 )
+from kraftsim.producer_state.rules_entries import DAY_MS, Duplicate, ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch, TimestampType
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.errors import ErrorCode

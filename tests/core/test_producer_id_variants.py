@@ -1,21 +1,20 @@
 """Producer ids as KIP-730's text specifies or rejects them: each variant, and the problems that the text predicts.   Source: KIP-730."""
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.core.producer_ids.control_variants import BLOCK_SIZE_CONFIG, RepeatingProducerIdControl, ResizableProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import EndBroker
-from kraftsim.core.producer_ids.source_variants import (
+from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import (
     BROKER_BITS,
     COUNTED_AHEAD,
     COUNTER_BITS,
     EagerBlockClient,
+    EndBroker,
     OnDemandBlockClient,
+    PrefetchingBlockClient,
     TerminatingBlockClient,
     UncoordinatedSource,
 )
-from kraftsim.core.producer_ids.zookeeper_blocks import block_behind
-from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 

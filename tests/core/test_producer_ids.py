@@ -5,14 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.producer_ids.block import LAST_PRODUCER_ID, ProducerIdBlock
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import Complete, ProducerIdSource, SendAllocate, Waiting, WakeAt
-from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
-from kraftsim.core.producer_ids.znode_block_client import ZnodeBlockClient
-from kraftsim.core.producer_ids.zookeeper_blocks import block_behind, block_text
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import (
+    Complete,
+    PrefetchingBlockClient,
+    ProducerIdSource,
+    SendAllocate,
+    Waiting,
+    WaitingBlockClient,
+    WakeAt,
+    ZnodeBlockClient,
+)
+from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID, ProducerIdBlock, block_behind, block_text
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 

@@ -3,10 +3,8 @@ ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}.
 """
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.check_result import APPEND, Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy
-from kraftsim.core.producer_state.snapshot import snapshot_file, snapshot_rows, state_entries
+from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, Duplicate, ProducerStatePolicy, snapshot_file, snapshot_rows, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import ProducerSnapshotEntry, build_producer_rows, parse_producer_rows, parse_producer_snapshot
 from protocol.errors import ErrorCode

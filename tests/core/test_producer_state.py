@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import DAY_MS, ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, CheckResult, Duplicate, ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker

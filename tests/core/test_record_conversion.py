@@ -6,9 +6,9 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended, ProduceRefused
+from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.batches import RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression
 from protocol.errors import ErrorCode

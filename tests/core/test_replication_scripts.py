@@ -18,9 +18,9 @@ from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
 from kraftsim.core.partitions.read_bounds import Diverging
 from kraftsim.core.partitions.reading import decide_read
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.event import Event
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch

@@ -4,7 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-CORE = Path(__file__).parents[2] / "kraftsim" / "core"
+PRODUCT = Path(__file__).parents[2] / "kraftsim"
+CORE = PRODUCT / "core"
 TESTS = Path(__file__).parent
 STEPS = {"step", "take_effects"}
 CONVERSATIONS = {"security"}
@@ -16,8 +17,8 @@ PARTS_OF_A_SHARD = {"Outbox", "ConsumerGroups"}
 def steppers() -> set[str]:
     """The classes that process one input at a time and return effects."""
     found = set()
-    for path in CORE.rglob("*.py"):
-        if path.relative_to(CORE).parts[0] in CONVERSATIONS:
+    for path in (*CORE.rglob("*.py"), *PRODUCT.glob("*/rules*.py")):
+        if path.is_relative_to(CORE) and path.relative_to(CORE).parts[0] in CONVERSATIONS:
             continue
         for node in ast.parse(path.read_text()).body:
             is_plan = isinstance(node, ast.ClassDef) and any(isinstance(each, ast.Name) and each.id == "Protocol" for each in node.bases)

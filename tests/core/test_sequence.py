@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE, NO_SEQUENCE, decrement_sequence, increment_sequence, is_next_sequence
+from kraftsim.producer_state.rules_entries import LAST_SEQUENCE, NO_SEQUENCE, decrement_sequence, increment_sequence, is_next_sequence
 
 sequences = st.one_of(st.integers(0, 5), st.integers(LAST_SEQUENCE - 5, LAST_SEQUENCE), st.integers(0, LAST_SEQUENCE))
 

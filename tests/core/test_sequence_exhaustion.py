@@ -47,10 +47,8 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionalSettings,
     TransactionSettled,
 )
-from kraftsim.core.producer_state.check_result import APPEND
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
+from kraftsim.producer_state.rules_entries import APPEND, LAST_SEQUENCE, ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS
 from protocol.batches import RecordBatch, build_batch

@@ -7,7 +7,7 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.producer_state.manager import ProducerStateManager
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from tests.core.transactions_harness import TransactionsHarness
 

@@ -22,10 +22,8 @@ from kraftsim.core.clients.producer_steps import (
     WindowAnnounced,
 )
 from kraftsim.core.clients.windowed_producer import LiteralProducer, UncheckedProducer, WindowedProducer
-from kraftsim.core.producer_state.check_result import APPEND
-from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from kraftsim.producer_state.rules_entries import APPEND, ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.announced_window import announced_window, window_tag
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 PROJECT_ROOT = Path(__file__).parents[2]
-ROOMS = ("kraftsim/node", "kraftsim/core")
+ROOMS = ("kraftsim/node", "kraftsim/core", "kraftsim/producer_ids", "kraftsim/producer_state")
 LINEAR: Final = "literal patterns without ambiguous matches"
 OF_OPERATORS: Final = "literal patterns, for properties of the operator"
 ALLOWED: Final = {

@@ -8,10 +8,10 @@ from pathlib import Path
 import grimp
 import pytest
 
-from tests.house.package_contract import PackageContract
+from tools.import_contracts import PackageContract, RulesContract
 
 PROJECT_ROOT = Path(__file__).parents[2]
-ROWS = {row["room"]: row for row in tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]}
+ROWS = {row.get("room", row["id"]): row for row in tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]}
 WITHOUT_ROW = {"kraftsim.cli"}
 """The CLI uses everything, and imports each package inside the command that needs it: tests/house/test_command_line.py."""
 
@@ -51,3 +51,35 @@ def test_a_package_imports_only_what_its_contract_allows(imported, is_kept):
     check = row.check(graph, verbose=False)
     assert check.kept == is_kept
     assert check.metadata["broken"] == ([] if is_kept else [f"core.rules -> {imported} (line 3)"])
+
+
+@pytest.mark.parametrize(
+    ("source", "broken"),
+    [
+        ("from shelf.rules_other import x", []),
+        ("import dataclasses", []),
+        ("import asyncio", ["asyncio"]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shelf.shell import Shell", ["shelf.shell"]),
+        ("def late():\n    import time", ["time"]),
+        ("import importlib\n\nimportlib.import_module('shelf.shell')", ["importlib", "importlib.import_module(...)"]),
+    ],
+)
+def test_rules_are_pure_in_any_folder(source: str, broken: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports for type checkers and within functions count; strings do not go around the contract."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "__init__.py").touch()
+    (shelf / "rules_one.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "shelf", raising=False)
+    graph = grimp.ImportGraph()
+    for module in ("shelf", "shelf.rules_one", "shelf.shell"):
+        graph.add_module(module)
+    options = {"modules": r"shelf\.rules\w*", "may_import": [], "without_stdlib": ["asyncio", "time", "importlib"]}
+    check = RulesContract("rules", {"root_packages": ["shelf"]}, options).check(graph, verbose=False)
+    assert [line.split(" -> ")[1].split(" (line")[0] for line in check.metadata["broken"]] == broken
+
+
+def test_a_rules_contract_without_modules_is_broken() -> None:
+    options = {"modules": "nothing", "may_import": [], "without_stdlib": []}
+    assert not RulesContract("rules", {"root_packages": ["kraftsim"]}, options).check(grimp.ImportGraph(), verbose=False).kept

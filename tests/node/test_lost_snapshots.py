@@ -12,13 +12,13 @@ from random import Random
 import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.node.bounded_replay import BoundedReplay
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.newest_snapshots import NewestSnapshots
 from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from tests.node.conftest import MakeWorld, data_batch

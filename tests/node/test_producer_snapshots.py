@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import build_producer_snapshot, parse_producer_snapshot

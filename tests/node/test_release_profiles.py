@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.check_result import APPEND, CheckResult, Duplicate
-from kraftsim.core.producer_state.policy import DAY_MS
 from kraftsim.node.parts import Parts
+from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, CheckResult, Duplicate
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS, PRODUCER_ID_EXPIRATION, VERIFIED_TRANSACTIONS, Trait
 from protocol.errors import ErrorCode

@@ -18,12 +18,12 @@ from kraftsim.core.groups.consumer.consumer_member import ConsumerMember
 from kraftsim.core.groups.group_offsets import CommittedOffset
 from kraftsim.core.groups.member import Member
 from kraftsim.core.metadata.client_quotas import USER
-from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_state import ONGOING
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.slices import LARGE_REQUEST_BYTES
+from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest

@@ -15,15 +15,14 @@ from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
-from kraftsim.core.producer_state.snapshot import snapshot_rows
 from kraftsim.events.event import Event
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy, snapshot_rows
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import parse_transaction_index

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from kraftsim.core.producer_ids.request_number import number_of, numbered
 from kraftsim.explore.run import run_scenario
 from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.block_limits import BlockLimits
+from kraftsim.producer_ids.controller import BlockLimits
+from kraftsim.producer_ids.rules_blocks import number_of, numbered
 from protocol.message_codec import compiled
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Message

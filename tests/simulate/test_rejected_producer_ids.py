@@ -14,16 +14,16 @@ import pytest
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.producer_ids.request_number import numbered
-from kraftsim.core.producer_ids.source_variants import BROKER_BITS
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.invariants.invariant import Envelope
 from kraftsim.invariants.producer_id_unique import INVARIANT
-from kraftsim.node.broker.block_channels import COUNTER_FILE
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.producer_ids.broker import COUNTER_FILE
+from kraftsim.producer_ids.rules_block_clients import BROKER_BITS
+from kraftsim.producer_ids.rules_blocks import numbered
 from kraftsim.world.simulated import Simulation
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest

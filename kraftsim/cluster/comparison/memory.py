@@ -7,9 +7,8 @@ from typing import Final
 
 from kraftsim.core.lease_pid.leased_partition import LeasedPartition
 from kraftsim.core.lease_pid.readings import Lookup, Readings
-from kraftsim.core.producer_state.latest_batch import LatestBatchStateManager
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.batches import RecordBatch, build_batch
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.records import Record

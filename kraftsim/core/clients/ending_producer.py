@@ -10,7 +10,7 @@ from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.partition_queue import PartitionQueue
 from kraftsim.core.clients.producer_steps import Identity, OutgoingBatch, TopicPartition
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
+from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 
 
 class EndingQueue(PartitionQueue):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from kraftsim.core.clients.producer_steps import BatchState, Identity, OutgoingBatch, OutgoingRecord, TopicPartition
-from kraftsim.core.producer_state.sequence import increment_sequence, sequences_between
+from kraftsim.producer_state.rules_entries import increment_sequence, sequences_between
 
 RECORD_OVERHEAD_BYTES = 21
 """Kafka's upper bound of the record overhead: lengths and deltas around key and value."""

@@ -12,7 +12,7 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.lease_tables import LeasedProducerEntry, table_of
 from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, CountsFrom, NextGeneration, Readings
-from kraftsim.core.producer_state.sequence import decrement_sequence, increment_sequence, is_next_sequence
+from kraftsim.producer_state.rules_entries import decrement_sequence, increment_sequence, is_next_sequence
 from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import NOT_IDEMPOTENT

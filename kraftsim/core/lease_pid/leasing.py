@@ -12,7 +12,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve
 from kraftsim.core.lease_pid.leased_partition import LeasedPartition, generation_after
 from kraftsim.core.lease_pid.readings import AskedExpiry, NextGeneration, Readings, SequenceOfLease
-from kraftsim.core.producer_state.sequence import increment_sequence
+from kraftsim.producer_state.rules_entries import increment_sequence
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 

@@ -32,7 +32,7 @@ from kraftsim.core.lease_pid.producer_steps import (
     Written,
 )
 from kraftsim.core.lease_pid.readings import SequenceOfLease
-from kraftsim.core.producer_state.sequence import increment_sequence
+from kraftsim.producer_state.rules_entries import increment_sequence
 from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE

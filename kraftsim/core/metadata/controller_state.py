@@ -21,9 +21,9 @@ from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
 from kraftsim.core.migration.status import MigrationStatus
-from kraftsim.core.producer_ids.control import DynamicConfig, ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
+from kraftsim.producer_ids.rules_allocation import DynamicConfig, ProducerIdControl
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest

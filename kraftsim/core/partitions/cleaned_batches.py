@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from typing import Final
 
 from kraftsim.core.partitions.cleaning import OffsetMap
-from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.transactions import marker_of
+from kraftsim.producer_state.rules_entries import ProducerStateEntry
+from kraftsim.producer_state.rules_manager import marker_of
 from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.malformed_batches import MalformedRecord

@@ -5,7 +5,7 @@ Source: KIP-98, MemoryRecords.withEndTransactionMarker.
 
 from dataclasses import dataclass
 
-from kraftsim.core.producer_state.transactions import marker_of
+from kraftsim.producer_state.rules_manager import marker_of
 from protocol.batches import RecordBatch
 from protocol.control_records import build_transaction_marker
 

@@ -20,9 +20,9 @@ from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH, LeaderEpochs
 from kraftsim.core.partitions.leader_state import Eligible, LeaderAndIsrState, LeaderRules, LeaderState
 from kraftsim.core.partitions.record_conversion import LogPlace, NothingToAppend, UncheckedRecords, converted, recompressed
 from kraftsim.core.partitions.replica_events import ReplicaEvents
-from kraftsim.core.producer_state.check_result import Duplicate
-from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.events.event import Event
+from kraftsim.producer_state.rules_entries import Duplicate
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode

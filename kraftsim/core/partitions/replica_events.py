@@ -7,7 +7,6 @@ from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.core.partitions.leader_state import LeaderState
-from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.events.event import Event
 from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
 from kraftsim.events.partitions import (
@@ -27,6 +26,7 @@ from kraftsim.events.partitions import (
     ProducerStateExpired,
 )
 from kraftsim.events.tiered_storage import LocalLogStartMoved
+from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from kraftsim.core.partitions.segments import WEEK_MS, SegmentList, SegmentSettings
-from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
+from kraftsim.producer_state.rules_entries import ProducerStateEntry, ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 
 BATCHES_PER_SEGMENT = 1024
 MS_PER_SECOND = 1000

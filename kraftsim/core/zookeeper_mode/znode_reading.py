@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from kraftsim.core.metadata.client_quotas import CLIENT_ID, IP, USER
-from kraftsim.core.producer_ids.block import ProducerIdBlock
 from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.acls import AclPatternType
 from protocol.config_resources import ConfigResourceType
 from protocol.malformed import MalformedMessage

@@ -10,8 +10,8 @@ from kraftsim.core.metadata.client_quotas import CLIENT_ID, IP, IP_QUOTAS, QUOTA
 from kraftsim.core.metadata.config_definitions import shown_double
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.registries import QuotaEntity, Registries
-from kraftsim.core.producer_ids.block import BLOCK_SIZE, ProducerIdBlock
 from kraftsim.core.zookeeper_mode.topic_ids import is_derived
+from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE, ProducerIdBlock
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.config_resources import ConfigResourceType, ConfigType
 from protocol.metadata.m03_partition import RECOVERING

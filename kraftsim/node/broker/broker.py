@@ -16,7 +16,6 @@ from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.partitions.following import Following
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
-from kraftsim.node.broker.block_channels import ChannelContext, block_channel
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
@@ -25,7 +24,6 @@ from kraftsim.node.broker.groups.group_coordinator import GroupCoordinator
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.metadata_source import MetadataSource
-from kraftsim.node.broker.producer_ids import BlockChannel, ProducerIds
 from kraftsim.node.broker.quorum_source import QuorumSource
 from kraftsim.node.broker.replication.throttles import ReplicationThrottles
 from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC
@@ -47,6 +45,7 @@ from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 from kraftsim.node.zookeeper_mode.migrating_mode import MigratingMode
+from kraftsim.producer_ids.broker import BlockChannel, ChannelContext, ProducerIds, block_channel
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 

@@ -11,14 +11,13 @@ from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.following import Accept, RestartAt, TruncateTo
 from kraftsim.core.partitions.partition_replica import NO_REMOTE_OFFSET, PartitionReplica
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.producer_state.check_result import Duplicate
-from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.broker.unchanged_rows import UnchangedRows
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.producer_state.rules_entries import Duplicate, ProducerStateEntry
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.malformed_batches import MalformedBatch

@@ -14,7 +14,6 @@ from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarding import Refuse
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.partitions import Partitions
-from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
@@ -22,6 +21,7 @@ from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.security.rights import GuardTable
+from kraftsim.producer_ids.broker import BlockChannel
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:

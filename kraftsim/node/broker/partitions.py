@@ -12,7 +12,6 @@ from kraftsim.core.metadata.config_control import ALL_BROKERS
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
-from kraftsim.core.producer_state.policy import ProducerStatePolicy
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
 from kraftsim.node.bounded_concurrency import at_once
 from kraftsim.node.broker.checkpoints import Checkpoints
@@ -31,6 +30,7 @@ from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from protocol.disk.file_names import PARTITION_METADATA, parse_future_directory_name, partition_directory_name
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text

@@ -18,7 +18,6 @@ from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
 from kraftsim.node.broker.metadata_source import NO_CONTROLLER, RequestForwarder
 from kraftsim.node.broker.partitions import Partitions
-from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.node.broker.registration import Registration
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
@@ -30,6 +29,7 @@ from kraftsim.node.outbound import VersionRange
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.security.broker_guards import BROKER_TABLE
 from kraftsim.node.security.rights import GuardTable
+from kraftsim.producer_ids.broker import BlockChannel
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
-from kraftsim.node.controller.block_limits import BlockLimits
 from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.metadata_writer import MetadataWriter
 from kraftsim.node.controller.migration.migration import Migration
@@ -48,6 +47,7 @@ from kraftsim.node.security.acl_requests import parsing_rules
 from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
+from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch

@@ -27,12 +27,12 @@ from kraftsim.core.lease_pid.producer_steps import (
     WriteLost,
     Written,
 )
-from kraftsim.core.producer_state.sequence import increment_sequence
 from kraftsim.events.clients import ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.lease_pid.links import ClientLink
 from kraftsim.node.lease_pid.settings import Address
 from kraftsim.node.tasks import NodeTasks
+from kraftsim.producer_state.rules_entries import increment_sequence
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi

@@ -11,7 +11,6 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve
 from kraftsim.core.lease_pid.leasing import NeedsIds, decide_lease
 from kraftsim.core.lease_pid.readings import EndsWith
-from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
 from kraftsim.events.lease_pid import LeaseGranted, LeaseIdsReserved
 from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.node.endpoints import Endpoint
@@ -24,6 +23,7 @@ from kraftsim.node.lease_pid.snapshots import LeaseSnapshots
 from kraftsim.node.listeners import ListenerError
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease

@@ -23,7 +23,6 @@ from kraftsim.node.broker.forwarding import Forwarding
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.node.broker.metadata_source import NO_CONTROLLER, RequestForwarder
 from kraftsim.node.broker.partitions import Partitions
-from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
@@ -43,8 +42,9 @@ from kraftsim.node.zookeeper_mode.deciding import DecidesHere, ZookeeperDecision
 from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
 from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions, ControlledReplication
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrChangesWithoutEpochs, IsrZnodes
-from kraftsim.node.zookeeper_mode.producer_id_znode import ZnodeBlocks
 from kraftsim.node.zookeeper_mode.session import OnEvent, ZookeeperSession
+from kraftsim.producer_ids.broker import BlockChannel
+from kraftsim.producer_ids.zookeeper import ZnodeBlocks
 from protocol.api_keys import ApiKey
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS

@@ -20,8 +20,8 @@ from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 from kraftsim.node.zookeeper_mode.controller_requests import answer_to
 from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
-from kraftsim.node.zookeeper_mode.producer_id_blocks import ControllerBlocks
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved, create_request, set_request
+from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import (

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.core.producer_ids.control import ProducerIdControl
-from kraftsim.core.producer_ids.prefetching_block_client import PrefetchingBlockClient
-from kraftsim.core.producer_ids.source import Complete, ProducerIdSource, SendAllocate
-from kraftsim.core.producer_ids.waiting_block_client import WaitingBlockClient
 from kraftsim.core.timeline import Journal
+from kraftsim.producer_ids.rules_allocation import ProducerIdControl
+from kraftsim.producer_ids.rules_block_clients import Complete, PrefetchingBlockClient, ProducerIdSource, SendAllocate, WaitingBlockClient
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 

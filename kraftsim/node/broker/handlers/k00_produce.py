@@ -13,7 +13,6 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, client_batch
 from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.producer_state.check_result import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -32,6 +31,7 @@ from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handl
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_PRODUCE
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.slices import ENTRIES_PER_SLICE, Slices
+from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey

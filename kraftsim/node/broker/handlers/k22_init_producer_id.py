@@ -8,14 +8,14 @@ Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdReq
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.block import ProducerId
-from kraftsim.core.producer_ids.source import Waiting
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
+from kraftsim.producer_ids.rules_block_clients import Waiting
+from kraftsim.producer_ids.rules_blocks import ProducerId
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

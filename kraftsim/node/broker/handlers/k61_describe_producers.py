@@ -4,10 +4,10 @@ Followers serve it, too, with the state that they would have as leader.   Source
 """
 
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
-from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.slices import Slices
+from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k61_describe_producers import (

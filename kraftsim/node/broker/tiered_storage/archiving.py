@@ -6,8 +6,6 @@ Source: RemoteLogManager.RLMCopyTask.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kraftsim.core.producer_state.digest import producer_digest
-from kraftsim.core.producer_state.snapshot import state_entries
 from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
 from kraftsim.core.tiered_storage.remedies import MissingAtUpload, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
@@ -18,6 +16,7 @@ from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.node.broker.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
+from kraftsim.producer_state.rules_entries import producer_digest, state_entries
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint

@@ -6,10 +6,6 @@ Source: kafka.server.TierStateMachine, KIP-405.
 from dataclasses import dataclass
 
 from kraftsim.core.partitions.following import Following
-from kraftsim.core.producer_state.digest import producer_digest
-from kraftsim.core.producer_state.entry import ProducerStateEntry
-from kraftsim.core.producer_state.manager import ProducerStateManager
-from kraftsim.core.producer_state.snapshot import state_entries
 from kraftsim.core.tiered_storage.rebuilding import LeaderBounds, NotThere, RestartBehind, epoch_before, needs_earlier_epoch, segment_before
 from kraftsim.core.tiered_storage.remedies import MissingAtRebuild, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment
@@ -19,6 +15,8 @@ from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.producer_state.rules_entries import ProducerStateEntry, producer_digest, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint

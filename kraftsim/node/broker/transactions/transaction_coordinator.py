@@ -12,7 +12,6 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.producer_ids.source import Waiting
 from kraftsim.core.transactions.marker_queue import NoLeader, PreparedTransaction
 from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_rules import Already, EndTxnInput, Expected, MustAbort, NeedsProducerId
@@ -20,13 +19,14 @@ from kraftsim.core.transactions.transaction_state import ONGOING
 from kraftsim.events.transactions import TransactionAbortForced
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
-from kraftsim.node.broker.producer_ids import ProducerIds
 from kraftsim.node.broker.transactions.coordinated_transactions import CoordinatedTransactions
 from kraftsim.node.broker.transactions.transaction_partitions import TransactionPartitions
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.parts import Parts
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.shell import NodeShell
+from kraftsim.producer_ids.broker import ProducerIds
+from kraftsim.producer_ids.rules_block_clients import Waiting
 from protocol.batches import NO_PRODUCER_ID
 from protocol.compression import Compression
 from protocol.errors import ErrorCode

@@ -8,10 +8,10 @@ Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.request_number import number_of
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.metadata_writer import AppendedOffsets
+from kraftsim.producer_ids.rules_blocks import number_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

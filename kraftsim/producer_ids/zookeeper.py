@@ -1,27 +1,41 @@
-"""Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the next one, until that succeeds.
+"""Producer-id blocks in ZooKeeper mode: the znode /latest_producer_id_block.
 
-Below 3.0-IV0 each broker does this for itself, from there on the controller does it for brokers; both can
-coexist, because each sees what the other has set. A controller sets the znode only while it is the
-controller. Apache Kafka's controller checks only the version of the block znode: one that does not yet know
-that it was deposed can allocate a block that a migration has already copied (bug
-`unfenced-producer-id-blocks`). After a lost response the outcome is unknown: the next block is allocated, and
-one may be skipped.
-Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock, KIP-730.
+Each broker writes it by itself, or the controller does for all brokers (KIP-730's bridge).
+
+Source: KIP-730; kafka.coordinator.transaction.ZkProducerIdManager, kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.block import ProducerIdBlock
-from kraftsim.core.producer_ids.zookeeper_blocks import block_behind, block_text
 from kraftsim.events.event import Event
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
 from kraftsim.node.zookeeper_mode.znode_writer import set_request
+from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind, block_text
+from protocol.errors import ErrorCode
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK
 from protocol.zookeeper.op_codes import ZookeeperError
+
+if TYPE_CHECKING:
+    from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+
+
+# -------------------------------------------------------------------------------------------------
+# Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the next one, until that succeeds.
+#
+# Below 3.0-IV0 each broker does this for itself, from there on the controller does it for brokers; both can
+# coexist, because each sees what the other has set. A controller sets the znode only while it is the
+# controller. Apache Kafka's controller checks only the version of the block znode: one that does not yet know
+# that it was deposed can allocate a block that a migration has already copied (bug
+# `unfenced-producer-id-blocks`). After a lost response the outcome is unknown: the next block is allocated, and
+# one may be skipped.
+# Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock, KIP-730.
 
 BY_BROKER: Final = "broker"
 BY_CONTROLLER: Final = "controller"
@@ -82,3 +96,32 @@ class ControllerBlocks(Blocks):
 
     async def _set(self, text: bytes, version: int) -> None:
         await self._writes.attempt([set_request(PRODUCER_ID_BLOCK, text, version)])
+
+
+# -------------------------------------------------------------------------------------------------
+# Producer-id allocation without AllocateProducerIds: each broker allocates its blocks from ZooKeeper.
+#
+# Source: kafka.coordinator.transaction.ZkProducerIdManager, KIP-98.
+
+
+class ZnodeBlocks:
+    """Implements the allocation channel to the controller."""
+
+    def __init__(self, mode: "ZookeeperMode") -> None:
+        self._mode = mode
+
+    def send(self, body: Message, on_answer: OnAnswer) -> None:
+        """Allocate the next block."""
+        self._mode.shell.tasks.spawn(self._take(on_answer), "producer-id-block")
+
+    async def _take(self, on_answer: OnAnswer) -> None:
+        mode = self._mode
+        try:
+            block = await mode.session.until_connected(lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.emit))
+        except ZookeeperRefused:
+            on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        if isinstance(block, Refusal):
+            on_answer(AllocateProducerIdsResponse(error_code=block.error))
+        else:
+            on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))

@@ -1,18 +1,79 @@
-"""Controllers that allocate blocks as KIP-730's text permits or rejects: with another size, and idempotently per request.
+"""The controller's side: which block a broker gets next, as shipped and as KIP-730 also allows.
 
-An idempotent controller must identify requests, and keeps this in memory: after a failover, or if a broker restarts its numbering, a block is
-allocated twice or wasted all the same. KIP-730 rejected it for that.
-Source: KIP-730 (block size decided by the controller; rejected alternative "Idempotent RPC").
+Source: KIP-730; org.apache.kafka.controller.ProducerIdControlManager.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.producer_ids.block import BLOCK_SIZE, ProducerIdBlock
-from kraftsim.core.producer_ids.control import DynamicConfig, ProducerIdControl, no_config
-from kraftsim.core.timeline import Journal, TimelineDict
+from kraftsim.core.timeline import Journal, TimelineDict, TimelineValue
+from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE, LAST_PRODUCER_ID, ProducerIdBlock
+from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+
+# -------------------------------------------------------------------------------------------------
+# Allocation of producer id blocks on the controller.
+#
+# Blocks are allocated in the order of the metadata log and never twice; ids that a broker does not use are lost.
+# Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager.
+
+DynamicConfig = Callable[[str], str | None]
+"""The dynamic configuration of all brokers, by name."""
+
+
+def no_config(name: str) -> str | None:
+    """Return None: no configuration is set."""
+    return None
+
+
+class ProducerIdControl:
+    """`is_current(broker_id, broker_epoch)` returns whether that is the broker's current registration, fenced or not.
+
+    Shipped controllers use no configuration (`dynamic_config`).
+    """
+
+    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], dynamic_config: DynamicConfig = no_config) -> None:
+        self._is_current = is_current
+        self._next_producer_id: TimelineValue[int | None] = TimelineValue(journal, None)
+        """None until the first record: only then may a record have any value (a snapshot, a migration)."""
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first id of the next block."""
+        return self._next_producer_id.value or 0
+
+    @property
+    def block_size(self) -> int:
+        """The size of the next block."""
+        return BLOCK_SIZE
+
+    def decide_allocate(self, broker_id: int, broker_epoch: int, request_number: int | None = None) -> Decision[ProducerIdBlock] | Refusal:
+        """Allocate the next block for a broker; the state changes when the record is replayed. Repeated requests get new blocks.
+
+        Fails with STALE_BROKER_EPOCH if the broker is not registered or has registered again, and permanently with UNKNOWN_SERVER_ERROR
+        when no block is left.
+        """
+        if not self._is_current(broker_id, broker_epoch):
+            return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not at epoch {broker_epoch}")
+        if self.next_producer_id > LAST_PRODUCER_ID - self.block_size:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
+        block = ProducerIdBlock(first_producer_id=self.next_producer_id, size=self.block_size)
+        return Decision([ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.next_producer_id)], block)
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """Replay an allocation."""
+        known = self._next_producer_id.value
+        assert known is None or record.next_producer_id > known, f"producer ids only grow: {record.next_producer_id} after {known}"
+        self._next_producer_id.value = record.next_producer_id
+
+
+# -------------------------------------------------------------------------------------------------
+# Controllers that allocate blocks as KIP-730's text permits or rejects: with another size, and idempotently per request.
+#
+# An idempotent controller must identify requests, and keeps this in memory: after a failover, or if a broker restarts its numbering, a block is
+# allocated twice or wasted all the same. KIP-730 rejected it for that.
+# Source: KIP-730 (block size decided by the controller; rejected alternative "Idempotent RPC").
 
 INT32_MAX: Final = 2**31 - 1
 BLOCK_SIZE_CONFIG: Final = "kraftsim.producer.id.block.size"

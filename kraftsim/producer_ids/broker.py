@@ -1,33 +1,106 @@
-"""Alternative channels for allocating producer id blocks, as discussed in KIP-730.
+"""Runs a broker's source of producer ids: carries out its effects, and sends its requests over the channel that the release or a variant has.
 
-The shipped channel is the one that brokers also use to forward requests to the controller.
-
-| name | behaviour | KIP-730 |
-|---|---|---|
-| `own-channel` | sends AllocateProducerIds over a dedicated connection | the shared one has no guarantee of low or stable latency |
-| `numbered` | numbers requests, so that a controller recognizes a retry | rejected: an idempotent RPC |
-| `after-replay` | uses a block once its record is in this broker's replica of the metadata log | rejected: the response is sufficient |
-| `own-disk` | no RPC: the broker id in the high bits, a counter on its disk | rejected: uncoordinated ids |
-
-Source: KIP-730.
+Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager, kafka.server.NodeToControllerChannelManager.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_ids.request_number import numbered
-from kraftsim.core.producer_ids.source_variants import own_block
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import OnAnswer
+from kraftsim.node.pump import Pump
 from kraftsim.node.shell import NodeShell
+from kraftsim.producer_ids.rules_block_clients import Complete, Effect, EndBroker, ProducerIdSource, SendAllocate, Waiting, WakeAt, own_block
+from kraftsim.producer_ids.rules_blocks import ProducerId, numbered
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema import Message
+
+# -------------------------------------------------------------------------------------------------
+# The broker's producer id manager: runs the core's state machine, sends its AllocateProducerIds requests, completes waiting claims.
+#
+# Source: kafka.coordinator.transaction.RPCProducerIdManager, NodeToControllerChannelManager.
+
+OnProducerId = Callable[[ProducerId | Refusal], None]
+
+
+class BlockChannel(Protocol):
+    """The channel by which producer id blocks are allocated."""
+
+    def send(self, body: Message, on_answer: OnAnswer) -> None:
+        """Send AllocateProducerIds; `on_answer` is called once, later, with the response or an OSError."""
+        ...
+
+
+class ProducerIds:
+    """Allocates single producer ids."""
+
+    def __init__(self, shell: NodeShell, source: ProducerIdSource, controller: BlockChannel) -> None:
+        self._shell = shell
+        self._clock = shell.world.clock
+        self._broker_id = shell.config.node_id
+        self._source = source
+        self._controller = controller
+        self._waiters: dict[int, OnProducerId] = {}
+        self._pump: Pump[Effect] = Pump(source.take_effects, self._carry_out)
+
+    def claim(self) -> ProducerId | Refusal | Waiting:
+        """Return a new id, or why there is none. After Waiting call `wait` at once."""
+        claimed = self._source.claim(self._clock.monotonic_ms())
+        if not isinstance(claimed, Waiting):
+            self._pump.run()
+        return claimed
+
+    def wait(self, waiting: Waiting, on_producer_id: OnProducerId) -> None:
+        """Register the callback of a claim that returned Waiting."""
+        self._waiters[waiting.waiter] = on_producer_id
+        self._pump.run()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendAllocate():
+                request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=effect.broker_epoch)
+                self._controller.send(request, self._on_answer)
+            case Complete():
+                self._waiters.pop(effect.waiter)(effect.result)
+            case WakeAt():
+                delay_ms = max(effect.at_ms - self._clock.monotonic_ms(), 0)
+                asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_wake)
+            case EndBroker():
+                self._shell.fail(PermissionError(effect.why))
+            case _:
+                assert_never(effect)
+
+    def _on_answer(self, answer: Message | OSError) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(answer, AllocateProducerIdsResponse):
+            self._source.on_response(answer.error_code, answer.producer_id_start, answer.producer_id_len, now_ms)
+        else:
+            self._source.on_timeout(now_ms)
+        self._pump.run()
+
+    def _on_wake(self) -> None:
+        self._source.on_wake(self._clock.monotonic_ms())
+        self._pump.run()
+
+
+# -------------------------------------------------------------------------------------------------
+# Alternative channels for allocating producer id blocks, as discussed in KIP-730.
+#
+# The shipped channel is the one that brokers also use to forward requests to the controller.
+#
+# | name | behaviour | KIP-730 |
+# |---|---|---|
+# | `own-channel` | sends AllocateProducerIds over a dedicated connection | the shared one has no guarantee of low or stable latency |
+# | `numbered` | numbers requests, so that a controller recognizes a retry | rejected: an idempotent RPC |
+# | `after-replay` | uses a block once its record is in this broker's replica of the metadata log | rejected: the response is sufficient |
+# | `own-disk` | no RPC: the broker id in the high bits, a counter on its disk | rejected: uncoordinated ids |
+#
+# Source: KIP-730.
 
 COUNTER_FILE: Final = "kraftsim-producer-ids"
 """The number of ids that this broker has allocated so far, as text. A broker that loses its disk restarts at zero."""

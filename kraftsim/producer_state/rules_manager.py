@@ -1,22 +1,204 @@
-"""The producer state of one partition: checks whether a batch is new, duplicate or refused, and records the appended batches.
+"""The producer state of a partition: checks each batch against it, and updates it when the batch is in the log.
 
-A check does not change the state: it changes only when the bytes are written (`apply`), else the retry after a failed append would look like a
-duplicate and be lost (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
+Source: KIP-98, KIP-360, KIP-890; org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo}.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import ClassVar
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.producer_state.check_result import APPEND, Append, CheckResult, Duplicate
-from kraftsim.core.producer_state.entry import NO_PRODUCER_EPOCH, ProducerStateEntry
-from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
-from kraftsim.core.producer_state.sequence import NO_SEQUENCE, is_next_sequence
-from kraftsim.core.producer_state.transactions import Marker, PartitionTransactions, marker_of
-from kraftsim.core.producer_state.verification import Verifications
-from protocol.batches import RecordBatch
+from kraftsim.producer_state.rules_entries import (
+    APPEND,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    Append,
+    CheckResult,
+    Duplicate,
+    ProducerStateEntry,
+    ProducerStatePolicy,
+    UnknownProducer,
+    is_next_sequence,
+)
+from protocol.batches import SEQUENCES, RecordBatch
+from protocol.control_records import ControlType, EndTxnMarker, control_type, parse_control_record
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.malformed_batches import MalformedBatch
+
+# -------------------------------------------------------------------------------------------------
+# The transactions of one partition: open ones, and completed ones whose markers are not replicated yet.
+#
+# Both limit the last stable offset: a marker that only the leader has may be lost with it, and then its transaction is open again.
+#
+# Source: ProducerStateManager (ongoingTxns, unreplicatedTxns, lastStableOffset), EndTransactionMarker.
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The control record of a transaction's end."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction from its first record to its marker, both inclusive."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class PartitionTransactions:
+    """`open_transactions`: producer id -> first offset of its open transaction."""
+
+    __slots__ = ("_open", "_unreplicated")
+
+    def __init__(self, open_transactions: Mapping[int, int] | None = None) -> None:
+        self._open: dict[int, int] = dict(sorted((open_transactions or {}).items(), key=lambda item: item[1]))
+        """In the order of offsets, as they only grow."""
+        self._unreplicated: list[CompletedTransaction] = []
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open or not replicated; None if there is none."""
+        first_open = next(iter(self._open.values()), None)
+        if not self._unreplicated:
+            return first_open
+        first_completed = min(each.first_offset for each in self._unreplicated)
+        return first_completed if first_open is None else min(first_open, first_completed)
+
+    @property
+    def bind_readers(self) -> bool:
+        """Whether any transaction is open or not replicated."""
+        return bool(self._open or self._unreplicated)
+
+    def is_open(self, producer_id: int) -> bool:
+        """Return whether a producer has an open transaction here."""
+        return producer_id in self._open
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """The first record of a transaction is in the log."""
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int, *, is_abort: bool) -> AbortedTransaction | None:
+        """The marker of a transaction is in the log. Returns its transaction index entry if it aborts one with records here."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None  # KAFKA-10702: the transaction has no records here
+        self._unreplicated.append(CompletedTransaction(first_offset, marker_offset))
+        if not is_abort:
+            return None
+        return AbortedTransaction(
+            producer_id=producer_id,
+            first_offset=first_offset,
+            last_offset=marker_offset,
+            last_stable_offset=next(iter(self._open.values()), marker_offset + 1),
+        )
+
+    def forget(self, producer_id: int) -> None:
+        """Drop the open transaction of a removed producer."""
+        self._open.pop(producer_id, None)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Drop the completed transactions with markers below it."""
+        if self._unreplicated:
+            self._unreplicated = [each for each in self._unreplicated if each.marker_offset >= high_watermark]
+
+
+def marker_of(batch: RecordBatch) -> Marker | None:
+    """Return the marker of a control batch of a producer; None if compaction removed it, or if it is another one. Raises MalformedBatch."""
+    record = next(batch.records(), None)
+    if record is None:
+        return None
+    try:
+        kind = control_type(record.key)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        marker = parse_control_record(record.key, record.value)
+    except MalformedMessage as malformed:
+        raise MalformedBatch(f"the marker at offset {batch.base_offset}: {malformed}", batch.position) from malformed
+    assert isinstance(marker, EndTxnMarker), "its type is COMMIT or ABORT"
+    return Marker(kind is ControlType.ABORT, marker.coordinator_epoch)
+
+
+# -------------------------------------------------------------------------------------------------
+# Pending verifications: producers about to write the first records of a transaction, while the coordinator is asked to verify it.
+#
+# A verification and its append are bound by a guard. The first records of the transaction, or any marker, invalidate the guard: a verification that
+# completes after a marker belongs to a completed transaction, and must not start another one (KAFKA-14884). Besides, the lowest sequence seen has
+# to be written first: were a later batch written first, the earlier one would be out of order permanently (KAFKA-14920).
+#
+# Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry, VerificationGuard}, UnifiedLog.maybeStartTransactionVerification.
+
+
+class Verification:
+    """The state of a producer from the first verification to the first record. `begun_ms` is the wall clock."""
+
+    __slots__ = ("adds", "begun_ms", "guard", "lowest_sequence", "producer_epoch")
+
+    def __init__(self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int, *, adds: bool) -> None:
+        self.guard = guard
+        self.adds = adds
+        """Whether the coordinator adds the partition: then each transaction of the producer has its own epoch and starts its own sequences."""
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = base_sequence
+        self.begun_ms = begun_ms
+
+    def take(self, producer_epoch: int, base_sequence: int) -> None:
+        """Another batch waits as well: of a later epoch, or of this one."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, base_sequence
+        elif producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, base_sequence)
+
+
+class Verifications:
+    """By producer id. Guards are unique."""
+
+    __slots__ = ("_begun", "_last_guard")
+
+    def __init__(self) -> None:
+        self._begun: dict[int, Verification] = {}
+        self._last_guard = 0
+
+    def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool) -> int:
+        """Return the guard of a producer: the existing one until something is written. `now_ms` is the wall clock."""
+        known = self._begun.get(producer_id)
+        if known is None:
+            self._last_guard += 1
+            self._begun[producer_id] = Verification(self._last_guard, producer_epoch, base_sequence, now_ms, adds=adds)
+            return self._last_guard
+        known.take(producer_epoch, base_sequence)
+        return known.guard
+
+    def holds(self, producer_id: int, guard: int | None) -> bool:
+        """Return whether a guard is the current one of its producer."""
+        known = self._begun.get(producer_id)
+        return known is not None and known.guard == guard
+
+    def of(self, producer_id: int) -> Verification | None:
+        """Return the pending verification of a producer."""
+        return self._begun.get(producer_id)
+
+    def end(self, producer_id: int) -> None:
+        """The first records or the marker of a transaction were written."""
+        self._begun.pop(producer_id, None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Remove verifications without a write for this long. `now_ms` is the wall clock."""
+        for producer_id in [each for each, begun in self._begun.items() if now_ms - begun.begun_ms >= expiration_ms]:
+            del self._begun[producer_id]
+
+
+# -------------------------------------------------------------------------------------------------
+# The producer state of one partition: checks whether a batch is new, duplicate or refused, and records the appended batches.
+#
+# A check does not change the state: it changes only when the bytes are written (`apply`), else the retry after a failed append would look like a
+# duplicate and be lost (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
 
 BUMPS_EPOCHS = 2
 """The transaction.version since which each transaction end bumps the epoch."""
@@ -260,3 +442,52 @@ class ProducerStateManager:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.first_transaction_offset = None
         return self._transactions.end(entry.producer_id, offset, is_abort=marker.is_abort)
+
+
+# -------------------------------------------------------------------------------------------------
+# The variant of KIP-758: only the latest batch of each producer is retained, and the number of in-flight requests is not limited by the broker.
+#
+# A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection sequences behind it, is a
+# duplicate, as batches are appended in order. This follows from the range alone, without a retained batch. So a faulty
+# producer that sends sequences which it never used, from before the wrap-around, gets DUPLICATE_SEQUENCE_NUMBER: Apache
+# Kafka, with its five batches, refuses them.
+#
+# Source: KIP-758 (never adopted).
+
+
+class LatestBatchEntry(ProducerStateEntry, gc=False, eq=False):
+    """Retains one batch."""
+
+    retained_max: ClassVar[int] = 1
+
+
+class LatestBatchStateManager(ProducerStateManager):
+    """Checks by the latest batch: its duplicate has an offset, sequences behind it are DUPLICATE_SEQUENCE_NUMBER, the rest is unchanged."""
+
+    __slots__ = ()
+    entry_class = LatestBatchEntry
+
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
+        """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an unknown offset."""
+        verdict = super().check(batch, guard)
+        if not isinstance(verdict, Refusal) or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return verdict
+        entry = self._entries.get(batch.producer_id)
+        if entry is None or entry.producer_epoch != batch.producer_epoch or entry.last_sequence == NO_SEQUENCE:
+            return verdict
+        behind = (entry.last_sequence - batch.last_sequence) % SEQUENCES
+        if behind >= self._policy.sequences_behind:
+            return verdict
+        why = f"producer {batch.producer_id}: sequence {batch.last_sequence} is {behind} behind {entry.last_sequence}"
+        return Refusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, why)
+
+
+class LatestBatchRepeated(LatestBatchStateManager):
+    """The other reading of the text, which does not define the response to an exact duplicate: DUPLICATE_SEQUENCE_NUMBER with its offset."""
+
+    __slots__ = ()
+
+    def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
+        """Check a client's batch."""
+        verdict = super().check(batch, guard)
+        return replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER) if isinstance(verdict, Duplicate) else verdict
