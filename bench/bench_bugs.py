@@ -18,7 +18,7 @@ from docs.bugs_page import HEAD, row
 from kraftsim.bugs.bug import BUGS, bug
 from kraftsim.campaign.campaign_job import CampaignJob, Terms, run_job_safely
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.search import faults_of
+from kraftsim.explore.request import faults_of
 from kraftsim.world.random_streams import stream
 
 SHOWS_AT_ONCE = frozenset({"producer-snapshot-below-its-offset"})

@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 
 from protocol.api_keys import ApiKey
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.frames import BadFrameSize, FrameReader
 from protocol.malformed import MalformedMessage

@@ -146,7 +146,7 @@ def _instrumented(atheris: Any) -> Iterator[None]:
         yield
         return
     with atheris.instrument_imports(include=["protocol"]):
-        from protocol.drift.declared import declared_messages
+        from protocol.drift.comparison import declared_messages
         from protocol.fuse_source import Source
 
         declared_messages()

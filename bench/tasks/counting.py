@@ -14,7 +14,7 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended
 from kraftsim.events.transactional_clients import CopiesCounted
 from kraftsim.events.transactions import TransactionStateChanged
-from kraftsim.explore.check_run import read_events
+from kraftsim.explore.over_sockets import read_events
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import run_request
 

@@ -1,8 +1,12 @@
 """Runs a scenario over sockets and real time, with the nodes as processes or embedded, and checks it from its event files."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -15,16 +19,54 @@ from kraftsim.cluster.socket_fault_schedule import can_inject, follows_frames, w
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.core.metadata.final_metadata import final_metadata_events
 from kraftsim.core.partitions.final_log import final_log_events
-from kraftsim.events.event import Event
+from kraftsim.events.catalogue import KINDS
+from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
-from kraftsim.explore.check_run import Noted, check_run, read_events
 from kraftsim.explore.conclude import Ending, FaultCounts, conclude
 from kraftsim.explore.record import wall_text
 from kraftsim.explore.request import ANY_PORT, RunRequest
 from kraftsim.explore.result import RunResult
 from kraftsim.faults.fault import Fault
+from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.verdict import Verdict
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import real_world
+
+# -------------------------------------------------------------------------------------------------
+# Feeds a run's events to the invariants, while it happens (simulation) or afterwards from the files (the other modes).
+
+Noted = tuple[Envelope, Event]
+
+
+def read_events(events_dir: Path) -> list[Noted]:
+    """Return every event of a run in order of time; a torn last line and lines of unknown kinds are skipped."""
+    entries: list[Noted] = []
+    for path in sorted(events_dir.glob("*.jsonl")):
+        entries += _events_of(path)
+    entries.sort(key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
+    return entries
+
+
+def check_run(entries: Sequence[Noted], must_exercise: Sequence[str]) -> tuple[Verdict, ...]:
+    """Return the result of every invariant over a finished run."""
+    oracle = Oracle(must_exercise=must_exercise)
+    for envelope, event in entries:
+        oracle.examine(envelope, event)
+    return oracle.finish()
+
+
+def _events_of(path: Path) -> Iterator[Noted]:
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            fields: dict[str, Any] = msgspec.json.decode(line) if line else {}
+        except msgspec.DecodeError:
+            continue
+        kind = KINDS.get(fields.get("kind", ""))
+        if kind is not None:
+            envelope = Envelope(node=fields["node"], incarnation=fields["incarnation"], n=fields["n"], t_ns=fields["t_ns"])
+            own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
+            yield envelope, msgspec.convert(own, kind, str_keys=True)
+
 
 FINAL = "final"
 """The log, beside those of the nodes, with the final content of the disks."""

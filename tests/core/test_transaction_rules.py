@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.epoch_rules import FENCING_EPOCH, LAST_GIVEN_EPOCH
 from kraftsim.core.transactions.transaction_entry import NO_TIME, TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_records import facts_record, read_facts, tombstone
 from kraftsim.core.transactions.transaction_rules import (
+    FENCING_EPOCH,
+    LAST_GIVEN_EPOCH,
     MUST_ABORT,
     NEEDS_PRODUCER_ID,
     Already,

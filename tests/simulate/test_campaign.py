@@ -32,7 +32,7 @@ play = errand.carry_out
 errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 """
 DEPENDS_ON_THE_HASH_SEED = """
-import kraftsim.explore.search as search
+import kraftsim.explore.request as search
 settings_of = search.settings_of
 search.settings_of = lambda *run: {**settings_of(*run), "broker.heartbeat.interval.ms": str(300 + hash("x") % 100)}
 """

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kraftsim.cluster.scenario import Mode, scenario, scenarios
-from kraftsim.explore.search import faults_of, settings_of
+from kraftsim.explore.request import faults_of, settings_of
 from kraftsim.faults.data_loss_budget import clashes, data_loss
 from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Between, DataLoss, Family, Fault, OneOf, from_json, to_json
 from kraftsim.faults.fault_space import CONTROLLERS, PRODUCER_ID_APIS, cluster_fault_space, zookeeper_fault_space
@@ -24,7 +24,7 @@ KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
 import hashlib
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.search import faults_of, settings_of
+from kraftsim.explore.request import faults_of, settings_of
 from kraftsim.faults.fault import to_json
 quorum = scenario("quorum_under_faults")
 drawn = [(to_json(list(faults_of(quorum, seed, Mode.SIM))), settings_of(quorum, seed, Mode.SIM)) for seed in range(60)]

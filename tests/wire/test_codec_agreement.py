@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from protocol.declaration import ArrayOf, Primitive, StructureOf, snake_case
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.message_codec import compiled
 from protocol.resolve import layout_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from protocol import fuse_sweep
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.fuse_sweep import READERS_MAX, SEEN_MAX, Shapes, can_be_alike, read_none
 from protocol.malformed import MalformedMessage

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
-from protocol.drift.comparison import drifts, undeclared
-from protocol.drift.declared import kafkas_messages
+from protocol.drift.comparison import drifts, kafkas_messages, undeclared
 from protocol.drift.definitions import Definition, parse_definition
 from protocol.drift.exceptions import ALLOWED, NOT_COMPARED, NOT_DECLARED, RENAMED, VERSIONS_LEFT_OUT
 from protocol.drift.facts import Facts, Shape, extract_facts, facts_text, load_facts

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from protocol.coordinator.registry import CoordinatorTopic, build_record, declared_types, parse_record, record_classes
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.drift.exceptions import NOT_COMPARED, NOT_DECLARED
 from protocol.drift.facts import Facts, Shape, load_facts
 from protocol.drift.former_names import FORMER_NAMES

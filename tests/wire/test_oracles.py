@@ -13,7 +13,7 @@ from protocol.batches import build_batch
 from protocol.compression import Compression
 from protocol.control_records import SnapshotHeaderRecord
 from protocol.declaration import snake_case
-from protocol.drift.declared import declared_messages
+from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.message_codec import compiled
 from protocol.records import Record

@@ -8,34 +8,39 @@ Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerSe
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.core.metadata.activation import ActivationRefused, Bootstrap, bootstrap_records, takeover_records
+from kraftsim.core.decision import Decision
+from kraftsim.core.metadata.activation import ActivationRefused, Bootstrap, bootstrap_at, bootstrap_records, takeover_records
 from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
+from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
+from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS
+from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_view import TopicDefaults
+from kraftsim.core.quotas.client_limits import ClientLimits, Sharers
+from kraftsim.core.quotas.expiring_map import ExpiringMap
+from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import Address, VoterNode
 from kraftsim.events.metadata import ControllerResigned
 from kraftsim.events.nodes import NodeReady, NodeStopped
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
-from kraftsim.node.call import Handler
+from kraftsim.node.call import Call, Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.active_only import for_active_controller
-from kraftsim.node.controller.bootstrap import load_bootstrap
 from kraftsim.node.controller.metadata_writer import MetadataWriter
 from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.controller.own_registration import OwnRegistration
-from kraftsim.node.controller.periodic import PERIODIC
-from kraftsim.node.controller.request_quotas import RequestQuotas
+from kraftsim.node.controller.partition_upkeep import elect_leaders
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity, load_metadata_identity, random_uuid
 from kraftsim.node.listeners import Listeners
+from kraftsim.node.muting import mute
 from kraftsim.node.raft.formatting import format_if_new
 from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.parsed_records import parsed_records
@@ -48,17 +53,146 @@ from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.producer_ids.controller import BlockLimits
-from kraftsim.world.interface import World
+from kraftsim.releases.release import Release
+from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
+from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch
+from protocol.disk.file_names import BOOTSTRAP_CHECKPOINT
+from protocol.disk.malformed_file import MalformedFile
+from protocol.disk.metadata_snapshot import parse_metadata_snapshot
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.registry import parse_record
 from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
+
+
+# -------------------------------------------------------------------------------------------------
+# Request quotas (request_percentage) for AllocateProducerIds on a controller: the throttle that Kafka applies to it.
+#
+# A broker that allocates in a tight loop gets its blocks, and is then throttled. Refusals are not charged,
+# because the request is inter-node.
+# Source: KIP-124, kafka.server.{ControllerApis, RequestHandlerHelper, ClientRequestQuotaManager}.
+
+REQUEST_PERCENTAGE: Final = "request_percentage"
+NS_PER_PERCENT: Final = 10_000_000
+"""Of one thread, per second."""
+
+
+class RequestQuotas:
+    """The rates of all clients with such a quota."""
+
+    def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
+        self._window_ms = config.quota_window_size_seconds * 1000
+        self._clock = clock
+        self._registries = registries
+        self._limits = ClientLimits(())
+        self._rates: ExpiringMap[Sharers, WindowedRate] = ExpiringMap(lambda: WindowedRate(config.quota_window_num, self._window_ms))
+        self._seen: tuple[Registries, int] | None = None
+        """The registries that the limits were read from, and their change count."""
+
+    def charge(self, call: Call, took_ns: int) -> int:
+        """Charge the processing time of a request; mute its client and return the throttle time in milliseconds, or 0."""
+        registries = self._registries()
+        if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
+            self._seen = registries, registries.quota_changes
+            self._limits = ClientLimits(registries.quotas.records())
+            self._rates.clear()
+        limit = self._limits.find(REQUEST_PERCENTAGE, call.principal.name, call.client_id or "") if self._limits else None
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        rate = self._rates.of(limit.sharers, now_ms)
+        rate.record(took_ns / NS_PER_PERCENT, now_ms)
+        pause_ms = min(rate.pause_ms(limit.value, now_ms), self._window_ms)
+        if pause_ms > 0:
+            mute(call, pause_ms)
+        return pause_ms
+
+
+# -------------------------------------------------------------------------------------------------
+# Periodic tasks of an active controller: they start with its activation and end when it resigns.
+
+Periodic = Callable[["Controller"], Coroutine[None, None, None]]
+
+
+async def write_no_ops(controller: "Controller") -> None:
+    """Write a NoOpRecord periodically, so that followers see a live leader and learn the high watermark. Source: KIP-835."""
+    interval_ms = controller.config.metadata_max_idle_interval_ms
+    while interval_ms:
+        await asyncio.sleep(interval_ms / 1000)
+        if controller.is_active and controller.metadata_writer.state.features.metadata_level.has_no_op_records:
+            controller.metadata_writer.write([NoOpRecord()])
+
+
+async def fence_silent_brokers(controller: "Controller") -> None:
+    """Fence brokers whose session has expired, each at its own time. No session can expire earlier than the next check.
+
+    Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
+    """
+    cluster = controller.metadata_writer.state.cluster
+    while True:
+        due_ms = cluster.next_stale_at_ms()
+        pause_ms = controller.config.broker_session_timeout_ms if due_ms is None else due_ms - controller.now_ms()
+        await asyncio.sleep(max(pause_ms, 1) / 1000)
+        while controller.is_active and (decision := _fencing(controller)) is not None:
+            controller.metadata_writer.write(decision.records, decision.facts, is_atomic=False)
+
+
+def _fencing(controller: "Controller") -> Decision[int] | None:
+    """Return the decision to fence a broker, if any session has expired. No broker is fenced before the migration from ZooKeeper."""
+    state = controller.metadata_writer.state
+    return None if state.is_before_migration else state.decide_fence_stale(controller.now_ms())
+
+
+PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers, elect_leaders)
+
+
+# -------------------------------------------------------------------------------------------------
+# The initial metadata records of a cluster: `bootstrap.checkpoint`, as kafka-storage format writes it to the
+# metadata directory, or the defaults.
+#
+# The file is read and validated at every start, even if the log is not empty. It contains the level of
+# metadata.version, and may contain levels of other features, SCRAM credentials (format --add-scram), or any
+# other record. It is not updated when levels are raised, so since 4.0.1 an unsupported old level in it is fatal
+# only for a controller with an empty log.
+# Source: KIP-778, KIP-900, KAFKA-19192, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory,
+# BootstrapMetadata}.
+
+NOT_SUPPORTED = (0, 0)
+
+
+def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
+    """Return the first records of an empty log; `directory` is the name of the disk in error messages. Raises ConfigError."""
+    path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
+    try:
+        records = parse_metadata_snapshot(disk.read(BOOTSTRAP_CHECKPOINT)).records
+    except FileNotFoundError:
+        return bootstrap_at(release.metadata_version, release.supported_features)
+    except MalformedFile as malformed:
+        raise ConfigError(f"{path} cannot be read: {malformed}") from malformed
+    levels = [record for record in records if isinstance(record, FeatureLevelRecord)]
+    found = [record.feature_level for record in levels if record.name == FEATURE]
+    if not found:
+        raise ConfigError(f"{path}: no FeatureLevelRecord for {FEATURE}")
+    why = _refusal(levels, release, found[-1])
+    if why is not None and not release.has(BOOTSTRAPS_ARE_READ_WHEN_NEEDED):
+        raise ConfigError(f"{path}: {why}")
+    return Bootstrap(records=records, metadata_version=found[-1], refusal=None if why is None else f"{path}: {why}")
+
+
+def _refusal(levels: Sequence[FeatureLevelRecord], release: Release, metadata_version: int) -> str | None:
+    """Return why a cluster of a release cannot start at these levels, or None."""
+    for record in levels:
+        lowest, highest = release.supported_features.get(record.name, NOT_SUPPORTED)
+        if not lowest <= record.feature_level <= highest:
+            return f"{record.name} at level {record.feature_level} is not supported by {release.name} ({lowest} to {highest})"
+    return None if metadata_version >= FIRST_WITH_FEATURE_RECORDS else f"{FEATURE} at level {metadata_version}, before 3.3-IV0, is not supported"
 
 
 class Controller:

@@ -9,9 +9,10 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve
+from kraftsim.core.lease_pid.lease_snapshot import restore, snapshot_of
 from kraftsim.core.lease_pid.leasing import NeedsIds, decide_lease
 from kraftsim.core.lease_pid.readings import EndsWith
-from kraftsim.events.lease_pid import LeaseGranted, LeaseIdsReserved
+from kraftsim.events.lease_pid import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
 from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.lease_pid.coordination import Coordination
@@ -19,7 +20,6 @@ from kraftsim.node.lease_pid.followers import ReplicaManager
 from kraftsim.node.lease_pid.links import ServerLink
 from kraftsim.node.lease_pid.replica import NO_LEADER, Replica
 from kraftsim.node.lease_pid.settings import LeaseSettings
-from kraftsim.node.lease_pid.snapshots import LeaseSnapshots
 from kraftsim.node.listeners import ListenerError
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.node.zookeeper.client import ZookeeperRefused
@@ -27,15 +27,61 @@ from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
-from protocol.lease_pid.reading import (
-    LeasedFetchRequest,
-    LeasedFetchResponse,
-    LeasedLeader,
-    LeasedLeadersRequest,
-    LeasedLeadersResponse,
-)
+from protocol.lease_pid.reading import LeasedFetchRequest, LeasedFetchResponse, LeasedLeader, LeasedLeadersRequest, LeasedLeadersResponse
+from protocol.lease_pid.stored import StoredSnapshot, build_stored, parse_snapshot
 from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
+from protocol.malformed import MalformedMessage
 from protocol.schema import Message
+
+# -------------------------------------------------------------------------------------------------
+# The snapshot of a server: written periodically, and loaded first at startup.
+#
+# The logs are flushed before it is written: a snapshot must not be newer than the logs after a power failure.
+# After a truncation the snapshot may describe truncated messages, so a new one is written before the next
+# message.   Source: the lease_pid draft.
+
+FILE: Final = "leases.snapshot"
+
+
+class LeaseSnapshots:
+    """One file for all partitions of a server."""
+
+    def __init__(self, world: World, replicas: Mapping[tuple[str, int], Replica], interval_ms: int) -> None:
+        self._world = world
+        self._replicas = replicas
+        self._interval_ms = interval_ms
+
+    def recover(self) -> None:
+        """Read the logs, and restore the producer state of each partition from snapshot and log. Raises OSError."""
+        snapshot = self.stored()
+        messages = replayed = producers = 0
+        for where, replica in self._replicas.items():
+            replica.log.recover()
+            replayed += replica.replay(restore(snapshot, where, replica.leased, replica.log.end_offset))
+            messages += replica.log.end_offset
+            producers += len(replica.leased)
+        self._world.emit(LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers))
+
+    def stored(self) -> StoredSnapshot | None:
+        """Return the snapshot on disk; None if there is no readable one: then logs are replayed from the start."""
+        try:
+            return parse_snapshot(self._world.disk.read(FILE))
+        except (FileNotFoundError, MalformedMessage):
+            return None
+
+    async def run(self) -> None:
+        """Write a snapshot periodically."""
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            await self.write()
+
+    async def write(self) -> None:
+        """Write a snapshot. Raises OSError."""
+        snapshot = snapshot_of({where: (replica.leased, replica.log.end_offset) for where, replica in self._replicas.items()})
+        for replica in self._replicas.values():
+            await replica.log.flush()
+        await self._world.disk.replace(FILE, build_stored(snapshot))
+
 
 LISTENER: Final = "LEASE"
 EXPIRIES_PER_PERIOD: Final = 10

@@ -19,15 +19,56 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.node.raft.metadata_directory import metadata_world
-from kraftsim.node.raft.recovery_point import RecoveryPoint
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
-from kraftsim.world.interface import World
+from kraftsim.world.interface import Disk, World
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, control_type, parse_control_record
-from protocol.disk.file_names import METADATA_TOPIC, QUORUM_STATE
+from protocol.disk.file_names import METADATA_TOPIC, QUORUM_STATE, RECOVERY_POINTS
+from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.disk.quorum_state import QuorumState, build_quorum_state, parse_quorum_state
 from protocol.malformed import MalformedMessage
 from protocol.uuids import METADATA_TOPIC_ID
+
+# -------------------------------------------------------------------------------------------------
+# The recovery point of a controller's metadata log: the flushed offset, to distinguish damage from a tail that was never flushed.
+#
+# A torn tail is truncated without loss. Flushed records may have been acknowledged: a voter that lost them must
+# not vote, or the quorum loses committed records. Kafka keeps this file for partitions of brokers, and
+# truncates a damaged metadata log silently: an intentional deviation.
+# Source: the format is that of org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
+
+KEY = (METADATA_TOPIC, 0)
+
+
+class RecoveryPoint:
+    """The file of one controller. It may lag behind the flushed offset, and never exceeds it."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.offset = 0
+        """The offset in the file; 0 if there is none."""
+
+    def load(self) -> None:
+        """Read the file. An unreadable one counts as absent."""
+        try:
+            self.offset = parse_offset_checkpoint(self._disk.read(RECOVERY_POINTS), RECOVERY_POINTS).get(KEY, 0)
+        except (FileNotFoundError, MalformedMessage):
+            self.offset = 0
+
+    def require(self, end_offset: int, config: NodeConfig) -> None:
+        """Refuse a log that lacks flushed records. Raises ConfigError."""
+        if end_offset < self.offset:
+            why = f"is damaged at offset {end_offset}, and was on disk up to {self.offset}"
+            raise ConfigError(
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} {why}: records that were committed may be gone"
+            )
+
+    async def store(self, offset: int) -> None:
+        """Write the file; everything before the offset is flushed."""
+        if offset != self.offset:
+            self.offset = offset
+            await self._disk.replace(RECOVERY_POINTS, build_offset_checkpoint({KEY: offset}))
+
 
 NO_EPOCH = -1
 QUORUM_STATE_PATH = f"{DIRECTORY}/{QUORUM_STATE}"

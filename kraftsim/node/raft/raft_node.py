@@ -7,34 +7,149 @@ Source: org.apache.kafka.raft.KafkaRaftClient, KafkaRaftClientDriver.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Final, Protocol
 
 from kraftsim.core.raft import effects as do
+from kraftsim.core.raft.effects import WriteFetched, WriteLeaderChange, WriteVoters
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import FatalQuorumError, LeadershipFactory, Quorum
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.replica import RaftReplica
 from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import Address, ReplicaKey
+from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.events.raft import MetadataFlushed
 from kraftsim.node.outbound import VersionRange
-from kraftsim.node.raft.control_batches import leader_change_batch, voters_batch
-from kraftsim.node.raft.fresh_batches import FreshBatches
-from kraftsim.node.raft.listener import LeaderDuties, MetadataListener
 from kraftsim.node.raft.metadata_store import MetadataStore
 from kraftsim.node.raft.quorum_settings import static_voters
 from kraftsim.node.raft.raft_connections import RaftConnections
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.signal import Signal
-from protocol.batches import split_batches
+from protocol.batches import RecordBatch, split_batches
+from protocol.control_records import ControlType, KRaftVersionRecord, LeaderChangeMessage, Voter, build_control_batch
 from protocol.disk.quorum_state import QuorumState
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.schema import Message
+
+# -------------------------------------------------------------------------------------------------
+# Callbacks of a node for its replica of the metadata log.
+#
+# Every node with a replica follows the committed log; only a controller can become leader.
+# Source: org.apache.kafka.raft.RaftClient.Listener.
+
+
+class MetadataListener(Protocol):
+    """Follows the log. Batches and snapshots are passed one at a time; the next call is made after the previous one has returned."""
+
+    async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
+        """Process committed batches, in order and without gaps, including control batches."""
+        ...
+
+    async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
+        """Replace all state by a snapshot. Batches that follow start at its end offset, or before it: earlier ones must be skipped."""
+        ...
+
+    def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
+        """The leader changed; None: the leader is unknown."""
+        ...
+
+
+class LeaderDuties(Protocol):
+    """Duties of the leader. Between `on_lead` and `on_stop_leading` committed batches are not passed to the
+    listener: this node wrote them itself."""
+
+    def on_lead(self, leader_epoch: int) -> None:
+        """Everything in the log is committed and was passed to the listener: act as the active controller of an epoch."""
+        ...
+
+    def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
+        """Another epoch has begun: revert everything from the high watermark on. Records that are committed
+        after all are passed to the listener."""
+        ...
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Everything below the high watermark is committed; called while this node is leader."""
+        ...
+
+    def on_readable(self, *, is_committed: bool) -> None:
+        """Pending fetches may be completed: records were committed or only written, or this node is no longer leader."""
+        ...
+
+    def on_lost(self, reason: str, high_watermark: int) -> None:
+        """The disk failed: revert what is not committed, without answering requests. The node stops after this call."""
+        ...
+
+
+# -------------------------------------------------------------------------------------------------
+# Cache of the latest fetched batches until they are committed: they usually commit with the next response,
+# so the log need not be read back.
+
+BYTES_MAX: Final = 256 * 1024
+BATCHES_MAX: Final = 64
+"""Batches beyond this limit are read from disk when they commit."""
+
+
+class FreshBatches:
+    """The gapless end of the log, or nothing."""
+
+    def __init__(self) -> None:
+        self._batches: deque[RecordBatch] = deque()
+
+    def keep(self, written: WriteFetched) -> None:
+        """Cache the batch just written, unless too many are cached."""
+        if len(self._batches) >= BATCHES_MAX or len(written.records) > BYTES_MAX:
+            self._batches.clear()
+        if len(written.records) <= BYTES_MAX:
+            self._batches.extend(written.batches)
+
+    def take(self, offset: int, committed: int) -> tuple[RecordBatch, ...]:
+        """Return the committed batches from an offset on, up to the first one that is not cached, such as
+        those written by this replica as leader."""
+        batches = self._batches
+        while batches and batches[0].base_offset < offset:
+            batches.popleft()
+        found: list[RecordBatch] = []
+        while batches and batches[0].base_offset == offset and batches[0].next_offset <= committed:
+            offset = batches[0].next_offset
+            found.append(batches.popleft())
+        return tuple(found)
+
+    def clear(self) -> None:
+        """The log was truncated or replaced."""
+        self._batches.clear()
+
+
+# -------------------------------------------------------------------------------------------------
+# Control batches that a leader writes about the quorum itself.   Source: KIP-595, KIP-853,
+# org.apache.kafka.raft.internals.BatchAccumulator.
+
+
+def leader_change_batch(effect: WriteLeaderChange, leader_id: int, timestamp: int) -> bytes:
+    """Return the batch that opens an epoch. All releases write version 0 of LeaderChange, without directory ids."""
+    opening = LeaderChangeMessage(
+        version=0,
+        leader_id=leader_id,
+        voters=[Voter(voter_id=key.id) for key in effect.voters],
+        granting_voters=[Voter(voter_id=key.id) for key in effect.granting],
+    )
+    records: list[tuple[ControlType, Message]] = [(ControlType.LEADER_CHANGE, opening)]
+    if effect.kraft_version is not None:
+        records.append((ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=effect.kraft_version)))
+    if effect.voters_record is not None:
+        records.append((ControlType.KRAFT_VOTERS, effect.voters_record))
+    return build_control_batch(records, base_offset=effect.first_offset, timestamp=timestamp, leader_epoch=effect.leader_epoch)
+
+
+def voters_batch(effect: WriteVoters, timestamp: int) -> bytes:
+    """Return the batch that changes the voter set."""
+    records: list[tuple[ControlType, Message]] = [(ControlType.KRAFT_VOTERS, effect.voters_record)]
+    return build_control_batch(records, base_offset=effect.first_offset, timestamp=timestamp, leader_epoch=effect.leader_epoch)
+
 
 APPLY_BYTES = 256 * 1024
 """The bytes of the log applied at a time; other tasks of the node run in between."""

@@ -1,18 +1,74 @@
 """Authorizer checks of a broker, by API. Requests that it forwards are authorized by the controller.   Source: kafka.server.KafkaApis."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kraftsim.core.security.authorizer import CLUSTER_NAME
+from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.security import consumer_guards, group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
-from kraftsim.node.security.authorized_operations import pass_on, with_authorized_operations
 from kraftsim.node.security.config_guards import authorize_descriptions, authorize_own_alterations
 from kraftsim.node.security.exempt import ANY_BROKER, HANDED_ON
-from kraftsim.node.security.marker_guards import authorize_markers
-from kraftsim.node.security.rights import Guard, GuardTable, cluster_guard
-from protocol.acls import AclOperation
+from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
+from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.schema import Message
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
+
+
+# -------------------------------------------------------------------------------------------------
+# Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster (KIP-664).
+#
+# Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
+
+
+def authorize_markers(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Either right is sufficient."""
+    if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(AclOperation.CLUSTER_ACTION):
+        return asked.pass_on()
+    return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+# -------------------------------------------------------------------------------------------------
+# Authorized operations in responses: reduces the operations of a resource to those that the client is authorized for.
+#
+# Source: KIP-430, kafka.server.AuthHelper.authorizedOperations.
+
+NOT_ASKED_FOR: Final = -(2**31)
+OPERATIONS: Final = tuple(AclOperation)
+
+
+def with_authorized_operations(look: "Guard[Broker]") -> "Guard[Broker]":
+    """Return a guard whose responses list only authorized operations."""
+
+    def look_and_filter(asked: "Asked[Broker]") -> Answer | Deferred:
+        return completed(asked.call, look(asked), lambda answer: _filter_operations(asked, answer))
+
+    return look_and_filter
+
+
+def pass_on(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Every client is served."""
+    return asked.pass_on()
+
+
+def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
+    operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
+    if operations != NOT_ASKED_FOR:
+        may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
+        answer.cluster_authorized_operations = _left(asked, operations, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
+    for topic in getattr(answer, "topics", ()):
+        if topic.topic_authorized_operations != NOT_ASKED_FOR and topic.name is not None and not topic.error_code:
+            topic.topic_authorized_operations = _left(asked, topic.topic_authorized_operations, AclResourceType.TOPIC, topic.name)
+    for group in getattr(answer, "groups", ()):
+        if group.authorized_operations != NOT_ASKED_FOR:
+            group.authorized_operations = _left(asked, group.authorized_operations, AclResourceType.GROUP, group.group_id)
+
+
+def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, name: str) -> int:
+    return sum(1 << operation for operation in OPERATIONS if operations >> operation & 1 and asked.may(operation, resource, name))
+
 
 BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.PRODUCE: topic_guards.authorize_produce,

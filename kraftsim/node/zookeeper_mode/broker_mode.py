@@ -5,6 +5,7 @@ use, so the rest of the broker is identical in both modes.
 Source: kafka.server.KafkaServer (2.3 to 3.9).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -37,7 +38,6 @@ from kraftsim.node.zookeeper_mode.access_watch import AccessWatch
 from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
-from kraftsim.node.zookeeper_mode.controlled_shutdown import ControlledShutdown
 from kraftsim.node.zookeeper_mode.deciding import DecidesHere, ZookeeperDecisions, ZookeeperTopicCreation
 from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
 from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions, ControlledReplication
@@ -46,12 +46,57 @@ from kraftsim.node.zookeeper_mode.session import OnEvent, ZookeeperSession
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ZnodeBlocks
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS
 from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
+
+
+# -------------------------------------------------------------------------------------------------
+# Controlled shutdown of a broker: it repeats the ControlledShutdown request until no partition leadership is left.
+#
+# Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.retries,
+# controlled.shutdown.retry.backoff.ms.
+
+
+class ControlledShutdown:
+    """The controlled shutdown of one broker."""
+
+    def __init__(self, mode: "ZookeeperMode") -> None:
+        self._mode = mode
+        self._channel = ControllerChannel(
+            mode.shell,
+            name="controlled-shutdown",
+            controller=mode.active_controller,
+            request_timeout_ms=mode.shell.config.controller_socket_timeout_ms,
+            retry_timeout_ms=mode.shell.config.controller_socket_timeout_ms,
+            own_versions=mode.controller_versions,
+        )
+
+    async def run(self) -> None:
+        """Return when the controller has moved all leadership away, or when the retries are exhausted."""
+        config = self._mode.shell.config
+        for attempt in range(config.controlled_shutdown_max_retries):
+            if attempt:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+            if self._mode.active_controller.address is None:
+                continue
+            try:
+                answer = await self._channel.request(ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=self._mode.broker_epoch))
+            except OSError:
+                continue
+            assert isinstance(answer, ControlledShutdownResponse), "ControlledShutdown was asked"
+            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
+                return
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._channel.close()
+
 
 CONTROLLER = "kraftsim.node.zookeeper_mode.controller"
 LOG_DIRECTORY_EVENT = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"

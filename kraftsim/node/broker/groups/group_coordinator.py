@@ -4,7 +4,7 @@ Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}, kafka.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.group_shard import GroupShard
@@ -14,7 +14,6 @@ from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
 from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
-from kraftsim.node.broker.groups.known_topics import KnownTopics
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
@@ -23,6 +22,36 @@ from kraftsim.node.shell import NodeShell
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.uuids import uuid_text
+
+# -------------------------------------------------------------------------------------------------
+# The topics of the cluster as the group coordinator sees them: a view of the broker's current metadata image.
+
+
+class KnownTopics:
+    """`image` returns the current metadata image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    @property
+    def version(self) -> int:
+        """The last applied offset of the metadata log."""
+        return self._image().highest_offset
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """Return id and partition count of a topic; None if it does not exist."""
+        topic = self._image().topic(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic; None if it does not exist."""
+        topic = self._image().topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics, sorted."""
+        return (topic.name for topic in self._image().topics())
+
 
 UUID_BYTES = 16
 
