@@ -72,7 +72,7 @@ def _list_bugs(json_file: Path | None) -> None:
     about = dict(listing("bugs"))
     if str(json_file) != "-":
         _write_table([(each.name, each.scenario, about[each.name]) for each in bugs()])
-    listed = [{"story": each.scenario, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
+    listed = [{"scenario": each.scenario, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
     write_json(json_file, [{"name": each.name, "about": about[each.name], **more} for each, more in zip(bugs(), listed, strict=True)])
 
 

@@ -66,7 +66,7 @@ def shrink(
 ) -> int:
     """Reduce a failing run: fewer faults, smaller workload, fewer nodes, shorter; it still fails in the same way.
 
-    Writes the small run to --out, with replay.json and a description, story.md. Exits 0 if it found one, 3 if the run does not fail.
+    Writes the small run to --out, with replay.json and its explanation, description.md. Exits 0 if it found one, 3 if the run does not fail.
     """
     from kraftsim.campaign.campaign_job import Terms
     from kraftsim.explore.shrink import shrink as shrink_run

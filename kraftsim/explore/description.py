@@ -7,7 +7,7 @@ from kraftsim.explore.shrink import Shrunken
 from kraftsim.faults.fault import FAULTS, Family, Fault
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
 
-DESCRIPTION_FILE: Final = "story.md"
+DESCRIPTION_FILE: Final = "description.md"
 NANOSECONDS: Final = 1e9
 MILLISECONDS: Final = 1000
 FILES: Final = {

@@ -87,7 +87,7 @@ INVARIANT = Invariant(
             SELECT run, topic, partition, min(log_start_offset) AS log_start_offset
             FROM final_log WHERE record_count >= 0 GROUP BY run, topic, partition
         ), lost AS (
-            SELECT a.run, a.topic, a.partition, a.record_key, a.offset AS told_offset, a.position
+            SELECT a.run, a.topic, a.partition, a.record_key, a.offset AS reported_offset, a.position
             FROM record_acknowledged AS a JOIN log ON a.run = log.run AND a.topic = log.topic AND a.partition = log.partition
             LEFT JOIN cleaned_until AS c ON a.run = c.run AND a.topic = c.topic AND a.partition = c.partition
             WHERE greatest(a.offset, 0) >= log.log_start_offset AND NOT EXISTS (
@@ -98,13 +98,13 @@ INVARIANT = Invariant(
         )
         SELECT
             run,
-            concat(topic, '/', partition, '/', record_key, '/', told_offset) AS key,
+            concat(topic, '/', partition, '/', record_key, '/', reported_offset) AS key,
             concat(
-                topic, '-', partition, ': record ', record_key, ' was acknowledged at offset ', told_offset, ' and is not there in the final log'
+                topic, '-', partition, ': record ', record_key, ' was acknowledged at offset ', reported_offset, ' and is not there in the final log'
             ) AS message,
             min(position) AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM lost GROUP BY run, topic, partition, record_key, told_offset
+        FROM lost GROUP BY run, topic, partition, record_key, reported_offset
     """,
     undecidable=f"""
         SELECT DISTINCT a.run, '{UNREAD}' AS reason

@@ -85,14 +85,14 @@ INVARIANT = Invariant(
     check=OnEveryReplica,
     examined="""
         SELECT a.run, count(*)
-        FROM (SELECT DISTINCT run, topic, partition, record_key, told.offset AS told_offset FROM record_acknowledged AS told) AS a
+        FROM (SELECT DISTINCT run, topic, partition, record_key, reported.offset AS reported_offset FROM record_acknowledged AS reported) AS a
         JOIN (SELECT DISTINCT run, topic, partition, broker FROM replica_in_sync) AS r
             ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
         GROUP BY a.run
     """,
     violations=f"""
-        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, told AS (
-            SELECT run, topic, partition, record_key, r.offset AS told_offset, min(position) AS position
+        WITH {UNCLEAN}, {CLEANED_UNTIL}, {OVERTAKEN}, reported AS (
+            SELECT run, topic, partition, record_key, r.offset AS reported_offset, min(position) AS position
             FROM record_acknowledged AS r GROUP BY run, topic, partition, record_key, r.offset
         ), replica AS (
             SELECT DISTINCT r.run, r.topic, r.partition, r.broker, log.log_start_offset
@@ -102,19 +102,21 @@ INVARIANT = Invariant(
         )
         SELECT
             a.run,
-            concat(r.broker, '/', a.topic, '/', a.partition, '/', a.record_key, '/', a.told_offset) AS key,
+            concat(r.broker, '/', a.topic, '/', a.partition, '/', a.record_key, '/', a.reported_offset) AS key,
             concat(
-                a.topic, '-', a.partition, ': record ', a.record_key, ' was acknowledged at offset ', a.told_offset, ' and is not there on ', r.broker
+                a.topic, '-', a.partition, ': record ', a.record_key, ' was acknowledged at offset ',
+                    a.reported_offset, ' and is not there on ', r.broker
             ) AS message,
             a.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM told AS a JOIN replica AS r ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
+        FROM reported AS a JOIN replica AS r ON a.run = r.run AND a.topic = r.topic AND a.partition = r.partition
         LEFT JOIN cleaned_until AS c ON a.run = c.run AND a.topic = c.topic AND a.partition = c.partition
-        WHERE greatest(a.told_offset, 0) >= r.log_start_offset AND NOT EXISTS (
+        WHERE greatest(a.reported_offset, 0) >= r.log_start_offset AND NOT EXISTS (
             SELECT 1 FROM final_record AS f
             WHERE f.run = a.run AND f.broker = r.broker AND f.topic = a.topic AND f.partition = a.partition AND f.record_key = a.record_key
-                AND (a.told_offset = -1 OR f.offset = a.told_offset OR (f.offset > a.told_offset AND c.cleaned_offset > a.told_offset))
-        ) AND {not_lost("a", "a.told_offset")} AND {not_overtaken("a", "a.told_offset")}
+                AND (a.reported_offset = -1 OR f.offset = a.reported_offset
+                    OR (f.offset > a.reported_offset AND c.cleaned_offset > a.reported_offset))
+        ) AND {not_lost("a", "a.reported_offset")} AND {not_overtaken("a", "a.reported_offset")}
     """,
     undecidable=f"""
         SELECT DISTINCT a.run, '{UNREAD}' AS reason

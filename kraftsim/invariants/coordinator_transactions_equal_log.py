@@ -159,7 +159,7 @@ class Beliefs:
             is_known = any(belief.offset == last for belief in self._reported.get(of, ()))
             if not is_known and (*of, last) not in self._given_up:
                 content, event_id = records[last][0]
-                message = f"transactional id {of[1]}: nobody knows of {content}, as the last record says, at offset {last}"
+                message = f"transactional id {of[1]}: no coordinator knows of {content}, as the last record says, at offset {last}"
                 self._findings.violation(f"{of[1]}@{last}", message, event_id)
         return self._findings.verdict()
 
@@ -206,7 +206,7 @@ INVARIANT = Invariant(
             SELECT run FROM transaction_state_changed
             UNION ALL SELECT run FROM transactional_id_expired
             UNION ALL SELECT run FROM transaction_loaded
-        ) AS told GROUP BY run
+        ) AS reported GROUP BY run
     """,
     violations=f"""
         WITH {_COMMITTED}, before_load AS (
@@ -233,7 +233,7 @@ INVARIANT = Invariant(
             WHERE b.place = 1 AND l.run IS NULL AND b.committed_content <> '{FORGOTTEN}' AND b.at_offset < b.next_offset
         ), seen AS (
             SELECT run, partition, coordinator_epoch, max(at_offset) AS last_offset FROM committed GROUP BY run, partition, coordinator_epoch
-        ), told AS (
+        ), reported AS (
             SELECT run, partition, transactional_id, at_offset, content, position FROM committed
             UNION
             SELECT l.run, l.partition, l.transactional_id, l.record_offset, l.content, l.position FROM loaded AS l
@@ -246,7 +246,7 @@ INVARIANT = Invariant(
         ), compared AS (
             SELECT t.run, t.transactional_id, t.at_offset, t.content, t.position, r.content AS record_content, r.position AS record_position,
                 max(CASE WHEN r.content = t.content THEN 1 ELSE 0 END) OVER (PARTITION BY t.run, t.position) AS agrees
-            FROM told AS t
+            FROM reported AS t
             JOIN record AS r
                 ON r.run = t.run AND r.partition = t.partition AND r.transactional_id = t.transactional_id AND r.at_offset = t.at_offset
         ), differing AS (
@@ -295,7 +295,7 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(transactional_id, '@', at_offset),
-            concat('transactional id ', transactional_id, ': nobody knows of ', content, ', as the last record says, at offset ', at_offset),
+            concat('transactional id ', transactional_id, ': no coordinator knows of ', content, ', as the last record says, at offset ', at_offset),
             position,
             cast(NULL AS bigint)
         FROM unheard WHERE number = 1

@@ -48,7 +48,7 @@ class OutputsOnce:
                 self._findings.examined += 1
                 for client_id, through in readers:
                     self._check(output_topic, client_id, record_key, acknowledged, through)
-        return self._findings.verdict(f"nobody has read all of {unread[0]}" if unread else "")
+        return self._findings.verdict(f"no consumer has read all of {unread[0]}" if unread else "")
 
     def _check(self, topic: str, client_id: str, record_key: str, acknowledged: str, through: str) -> None:
         found = list(self._read.get((client_id, topic, record_key), {}).values())
@@ -78,7 +78,7 @@ INVARIANT = Invariant(
     check=OutputsOnce,
     examined=f"WITH {_INPUTS} SELECT run, count(*) FROM input GROUP BY run",
     undecidable="""
-        SELECT e.run, concat('nobody has read all of ', min(e.output_topic)) AS reason FROM copy_expected AS e
+        SELECT e.run, concat('no consumer has read all of ', min(e.output_topic)) AS reason FROM copy_expected AS e
         WHERE NOT EXISTS (SELECT 1 FROM copy_read AS t WHERE t.run = e.run AND t.topic = e.output_topic) GROUP BY e.run
     """,
     violations=f"""

@@ -73,10 +73,10 @@ class ReturnedOffsets:
         where = f"{event.group_id}: {event.topic}-{event.partition}"
         name = f"{event.group_id}/{event.topic}/{event.partition}/{event.record_offset}"
         if (event.coordinator_partition, event.record_offset) not in self._committed:
-            return self._findings.violation(name, f"{where}: offset {event.offset} was told, and never committed", event_id)
+            return self._findings.violation(name, f"{where}: offset {event.offset} was reported, and never committed", event_id)
         waiting = min(self._pending.get(key, {}).values(), default="", key=_place)
         if event.require_stable and waiting:
-            message = f"{where}: offset {event.offset} was told while a transaction was open"
+            message = f"{where}: offset {event.offset} was reported while a transaction was open"
             return self._findings.violation(name, message, waiting, event_id)
         return None
 
@@ -107,8 +107,9 @@ INVARIANT = Invariant(
     check=ReturnedOffsets,
     examined="SELECT run, count(*) FROM offset_returned AS t WHERE error_code = 0 AND t.offset >= 0 GROUP BY run",
     violations=f"""
-        WITH told AS (
-            SELECT {_COLUMNS}, record_offset, require_stable, t.offset AS told_offset FROM offset_returned AS t WHERE error_code = 0 AND t.offset >= 0
+        WITH reported AS (
+            SELECT {_COLUMNS}, record_offset, require_stable, t.offset AS reported_offset
+                FROM offset_returned AS t WHERE error_code = 0 AND t.offset >= 0
         ), committed AS (
             SELECT run, coordinator_partition, record_offset, min(position) AS position FROM (
                 SELECT run, coordinator_partition, record_offset, position FROM offset_loaded WHERE producer_id = {NO_PRODUCER_ID}
@@ -142,12 +143,12 @@ INVARIANT = Invariant(
             LEFT JOIN unloaded AS u ON u.run = w.run AND u.position = w.position
         ), blocked AS (
             SELECT e.run, e.position, min(w.position) AS waiting_at
-            FROM told AS e
+            FROM reported AS e
             JOIN open AS w ON {_SAME} AND w.position < e.position AND (w.over_at IS NULL OR w.over_at > e.position)
                 AND (w.forgotten_at IS NULL OR w.forgotten_at > e.position) AND (w.unloaded_at IS NULL OR w.unloaded_at > e.position)
             WHERE e.require_stable GROUP BY e.run, e.position
         ), judged AS (
-            SELECT t.*, c.position IS NOT NULL AS is_committed, b.waiting_at FROM told AS t
+            SELECT t.*, c.position IS NOT NULL AS is_committed, b.waiting_at FROM reported AS t
             LEFT JOIN committed AS c
                 ON c.run = t.run AND c.coordinator_partition = t.coordinator_partition AND c.record_offset = t.record_offset
                 AND c.position < t.position
@@ -160,8 +161,8 @@ INVARIANT = Invariant(
             run,
             concat(group_id, '/', topic, '/', partition, '/', record_offset) AS key,
             concat(
-                group_id, ': ', topic, '-', partition, ': offset ', told_offset,
-                CASE WHEN is_committed THEN ' was told while a transaction was open' ELSE ' was told, and never committed' END
+                group_id, ': ', topic, '-', partition, ': offset ', reported_offset,
+                CASE WHEN is_committed THEN ' was reported while a transaction was open' ELSE ' was reported, and never committed' END
             ) AS message,
             CASE WHEN is_committed THEN waiting_at ELSE position END AS first_witness,
             CASE WHEN is_committed THEN position END AS second_witness

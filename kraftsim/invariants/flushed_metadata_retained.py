@@ -62,40 +62,40 @@ class DurableEnds:
         self._findings.examined += 1
         if end_offset >= reported:
             return None
-        message = f"{found} everything before {end_offset}, and everything before {reported} had been told to be durable"
+        message = f"{found} everything before {end_offset}, and everything before {reported} had been reported to be durable"
         return self._findings.violation(envelope.event_id, message, reported_by, envelope.event_id)
 
 
 _BACK = f"""
-    WITH told AS (
+    WITH reported AS (
         SELECT
-            run, node, concat(node, '.', incarnation, '.', n) AS key, concat(node, ' is back with') AS found, position, end_offset, 1 AS is_anew,
+            run, node, concat(node, '.', incarnation, '.', n) AS key, concat(node, ' is back with') AS found, position, end_offset, 1 AS is_restart,
             row_number() OVER (PARTITION BY run, node, incarnation ORDER BY position) AS turn
         FROM metadata_flushed
-        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_anew, 0 AS turn FROM snapshot_fetched
-        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_anew, 0 AS turn FROM snapshot_loaded
-        UNION ALL SELECT run, node, '' AS key, '' AS found, position, 0 AS end_offset, 1 AS is_anew, 0 AS turn FROM metadata_copy_forgotten
-        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 0 AS is_anew, 0 AS turn FROM metadata_truncated
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_restart, 0 AS turn FROM snapshot_fetched
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 1 AS is_restart, 0 AS turn FROM snapshot_loaded
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, 0 AS end_offset, 1 AS is_restart, 0 AS turn FROM metadata_copy_forgotten
+        UNION ALL SELECT run, node, '' AS key, '' AS found, position, end_offset, 0 AS is_restart, 0 AS turn FROM metadata_truncated
         UNION ALL SELECT
             run, controller AS node, concat(node, '.', incarnation, '.', n) AS key, concat('the disk of ', controller, ' has') AS found,
-            position, end_offset, 1 AS is_anew, 1 AS turn
+            position, end_offset, 1 AS is_restart, 1 AS turn
         FROM final_metadata_log
     ), staged AS (
-        SELECT *, sum(is_anew) OVER (PARTITION BY run, node ORDER BY position) AS stage FROM told
+        SELECT *, sum(is_restart) OVER (PARTITION BY run, node ORDER BY position) AS stage FROM reported
     ), state AS (
         SELECT
             *,
             min(end_offset) OVER (PARTITION BY run, node, stage ORDER BY position) AS durable,
-            min(position) OVER (PARTITION BY run, node, stage) AS told_position
+            min(position) OVER (PARTITION BY run, node, stage) AS reported_position
         FROM staged WHERE stage > 0
     ), ordered AS (
         SELECT
             *,
             lag(durable) OVER (PARTITION BY run, node ORDER BY position) AS durable_before,
-            lag(told_position) OVER (PARTITION BY run, node ORDER BY position) AS told_before
+            lag(reported_position) OVER (PARTITION BY run, node ORDER BY position) AS reported_before
         FROM state
     ), {SPOILT_CTE}, back AS (
-        SELECT o.run, o.key, o.found, o.position, o.end_offset, o.durable_before, o.told_before
+        SELECT o.run, o.key, o.found, o.position, o.end_offset, o.durable_before, o.reported_before
         FROM ordered AS o LEFT JOIN spoilt AS s ON s.run = o.run AND s.target = o.node AND s.position < o.position
         WHERE o.turn = 1 AND o.durable_before IS NOT NULL AND s.position IS NULL
     )
@@ -114,8 +114,9 @@ INVARIANT = Invariant(
         SELECT
             run,
             key,
-            concat(found, ' everything before ', end_offset, ', and everything before ', durable_before, ' had been told to be durable') AS message,
-            told_before AS first_witness,
+            concat(found, ' everything before ', end_offset, ', and everything before ', durable_before,
+                ' had been reported to be durable') AS message,
+            reported_before AS first_witness,
             position AS second_witness
         FROM back WHERE end_offset < durable_before
     """,

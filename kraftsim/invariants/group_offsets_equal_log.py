@@ -52,7 +52,7 @@ class LastAnswers:
             logged = max(counting, key=lambda record: record.log_offset).committed_offset if counting else NO_OFFSET
             if returned != logged:
                 group_id, topic, partition = key
-                message = f"{group_id}: {topic}-{partition}: offset {returned} was told last, and the log says {logged}"
+                message = f"{group_id}: {topic}-{partition}: offset {returned} was reported last, and the log says {logged}"
                 self._findings.violation(f"{group_id}/{topic}/{partition}", message, event_id)
         return self._findings.verdict()
 
@@ -87,7 +87,7 @@ INVARIANT = Invariant(
     """,
     violations=f"""
         WITH step AS (
-            SELECT run, group_id, topic, partition, position, t.offset AS told_offset FROM offset_returned AS t WHERE error_code = 0
+            SELECT run, group_id, topic, partition, position, t.offset AS reported_offset FROM offset_returned AS t WHERE error_code = 0
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM offset_committed
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM pending_offset_added
             UNION ALL SELECT run, group_id, topic, partition, position, cast(NULL AS bigint) FROM offset_materialised
@@ -114,11 +114,11 @@ INVARIANT = Invariant(
         ), latest AS (
             SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition ORDER BY log_offset DESC) AS place FROM counting
         ), judged AS (
-            SELECT s.run, s.group_id, s.topic, s.partition, s.position, s.told_offset, coalesce(l.committed_offset, {NO_OFFSET}) AS logged
+            SELECT s.run, s.group_id, s.topic, s.partition, s.position, s.reported_offset, coalesce(l.committed_offset, {NO_OFFSET}) AS logged
             FROM last_step AS s
             LEFT JOIN latest AS l
                 ON l.run = s.run AND l.group_id = s.group_id AND l.topic = s.topic AND l.partition = s.partition AND l.place = 1
-            WHERE s.place = 1 AND s.told_offset IS NOT NULL AND EXISTS (
+            WHERE s.place = 1 AND s.reported_offset IS NOT NULL AND EXISTS (
                 SELECT 1 FROM final_offset AS f
                 WHERE f.run = s.run AND f.group_id = s.group_id AND f.topic = s.topic AND f.partition = s.partition
             )
@@ -126,9 +126,9 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(group_id, '/', topic, '/', partition) AS key,
-            concat(group_id, ': ', topic, '-', partition, ': offset ', told_offset, ' was told last, and the log says ', logged) AS message,
+            concat(group_id, ': ', topic, '-', partition, ': offset ', reported_offset, ' was reported last, and the log says ', logged) AS message,
             position AS first_witness,
             cast(NULL AS bigint) AS second_witness
-        FROM judged WHERE told_offset <> logged
+        FROM judged WHERE reported_offset <> logged
     """,
 )

@@ -56,16 +56,16 @@ INVARIANT = Invariant(
     examined="SELECT run, count(*) FROM high_watermark_moved WHERE is_leader GROUP BY run",
     # A truncation lowers the durable end offset; a flush or a snapshot sets it. Between two of the latter, the lowest truncation applies.
     violations="""
-        WITH told AS (
-            SELECT run, node, position, end_offset, 1 AS is_anew, CASE WHEN is_voter THEN 1 ELSE 0 END AS is_flush FROM metadata_flushed
-            UNION ALL SELECT run, node, position, end_offset, 1 AS is_anew, 0 AS is_flush FROM snapshot_loaded
-            UNION ALL SELECT run, node, position, end_offset, 0 AS is_anew, 0 AS is_flush FROM metadata_truncated
+        WITH reported AS (
+            SELECT run, node, position, end_offset, 1 AS is_restart, CASE WHEN is_voter THEN 1 ELSE 0 END AS is_flush FROM metadata_flushed
+            UNION ALL SELECT run, node, position, end_offset, 1 AS is_restart, 0 AS is_flush FROM snapshot_loaded
+            UNION ALL SELECT run, node, position, end_offset, 0 AS is_restart, 0 AS is_flush FROM metadata_truncated
         ), staged AS (
             SELECT
                 run, node, position, end_offset,
-                sum(is_anew) OVER (PARTITION BY run, node ORDER BY position) AS stage,
+                sum(is_restart) OVER (PARTITION BY run, node ORDER BY position) AS stage,
                 sum(is_flush) OVER (PARTITION BY run, node ORDER BY position) AS flush_count
-            FROM told
+            FROM reported
         ), state AS (
             SELECT run, node, position, min(end_offset) OVER (PARTITION BY run, node, stage ORDER BY position) AS flushed_end_offset
             FROM staged WHERE flush_count > 0

@@ -54,15 +54,16 @@ INVARIANT = Invariant(
     """,
     violations="""
         WITH known AS (
-            SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'moved' AS told FROM high_watermark_moved
-            UNION ALL SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'committed' AS told FROM metadata_committed
-            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'moved' AS told FROM snapshot_loaded
-            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'committed' AS told FROM snapshot_loaded
+            SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'moved' AS reported FROM high_watermark_moved
+            UNION ALL SELECT run, node, incarnation, n, position, high_watermark, 1 AS is_news, 'committed' AS reported FROM metadata_committed
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'moved' AS reported FROM snapshot_loaded
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS high_watermark, 0 AS is_news, 'committed' AS reported
+                FROM snapshot_loaded
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, high_watermark, is_news,
-                lag(high_watermark) OVER (PARTITION BY run, node, incarnation, told ORDER BY position) AS previous_high_watermark,
-                lag(position) OVER (PARTITION BY run, node, incarnation, told ORDER BY position) AS previous_position
+                lag(high_watermark) OVER (PARTITION BY run, node, incarnation, reported ORDER BY position) AS previous_high_watermark,
+                lag(position) OVER (PARTITION BY run, node, incarnation, reported ORDER BY position) AS previous_position
             FROM known
         )
         SELECT

@@ -32,7 +32,9 @@ class SentInOrder:
         self._sent.append((event.leader_epoch, event.high_watermark, envelope.event_id))
         if higher is None:
             return None
-        message = f"{envelope.node} told {event.high_watermark} in epoch {event.leader_epoch}, and {higher[1]} had been told in epoch {higher[0]}"
+        message = (
+            f"{envelope.node} reported {event.high_watermark} in epoch {event.leader_epoch}, and {higher[1]} had been reported in epoch {higher[0]}"
+        )
         return self._findings.violation(str(event.leader_epoch), message, higher[2], envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -62,8 +64,8 @@ INVARIANT = Invariant(
             f.run,
             CAST(f.leader_epoch AS STRING) AS key,
             concat(
-                f.node, ' told ', f.high_watermark, ' in epoch ', f.leader_epoch,
-                ', and ', h.high_watermark, ' had been told in epoch ', h.leader_epoch
+                f.node, ' reported ', f.high_watermark, ' in epoch ', f.leader_epoch,
+                ', and ', h.high_watermark, ' had been reported in epoch ', h.leader_epoch
             ) AS message,
             h.position AS first_witness,
             f.position AS second_witness

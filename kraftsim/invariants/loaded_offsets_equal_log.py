@@ -96,7 +96,7 @@ _WHERE = "group_id, ': ', topic, '-', partition"
 
 
 def _report_of(view: str, *, counts: bool, ends: bool) -> str:
-    return f"SELECT {_OF}, record_offset, t.offset AS told_offset, position, {counts} AS counts, {ends} AS ends FROM {view} AS t"
+    return f"SELECT {_OF}, record_offset, t.offset AS reported_offset, position, {counts} AS counts, {ends} AS ends FROM {view} AS t"
 
 
 def _same(one: str, other: str) -> str:
@@ -111,7 +111,7 @@ INVARIANT = Invariant(
     check=LoadedOffsets,
     examined="SELECT run, count(*) FROM offset_loaded GROUP BY run",
     violations=f"""
-        WITH told AS (
+        WITH reported AS (
             {_report_of("offset_loaded", counts=False, ends=False)}
             UNION ALL {_report_of("offset_committed", counts=True, ends=False)}
             UNION ALL {_report_of("pending_offset_added", counts=False, ends=False)}
@@ -121,7 +121,7 @@ INVARIANT = Invariant(
             SELECT l.*, t.record_offset AS last_offset, t.position AS seen_position,
                 row_number() OVER (PARTITION BY l.run, l.position ORDER BY t.record_offset DESC, t.position DESC) AS place
             FROM offset_loaded AS l
-            JOIN told AS t ON {_same("t", "l")} AND t.counts AND t.position < l.position
+            JOIN reported AS t ON {_same("t", "l")} AND t.counts AND t.position < l.position
             WHERE l.producer_id = {NO_PRODUCER_ID}
         ), stale AS (
             SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position) AS number FROM before_load
@@ -129,7 +129,7 @@ INVARIANT = Invariant(
         ), ended_before AS (
             SELECT l.*, t.position AS seen_position, row_number() OVER (PARTITION BY l.run, l.position ORDER BY t.position DESC) AS place
             FROM offset_loaded AS l
-            JOIN told AS t ON {_same("t", "l")} AND t.ends AND t.record_offset = l.record_offset AND t.position < l.position
+            JOIN reported AS t ON {_same("t", "l")} AND t.ends AND t.record_offset = l.record_offset AND t.position < l.position
             WHERE l.producer_id <> {NO_PRODUCER_ID}
         ), waiting AS (
             SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position) AS number FROM ended_before
@@ -139,8 +139,8 @@ INVARIANT = Invariant(
             FROM final_offset
         ), compared AS (
             SELECT t.*, r.committed_offset, r.position AS record_position,
-                max(CASE WHEN r.committed_offset = t.told_offset THEN 1 ELSE 0 END) OVER (PARTITION BY t.run, t.position) AS agrees
-            FROM told AS t JOIN record AS r ON {_same("r", "t")} AND r.log_offset = t.record_offset
+                max(CASE WHEN r.committed_offset = t.reported_offset THEN 1 ELSE 0 END) OVER (PARTITION BY t.run, t.position) AS agrees
+            FROM reported AS t JOIN record AS r ON {_same("r", "t")} AND r.log_offset = t.record_offset
         ), differing AS (
             SELECT *, row_number() OVER (PARTITION BY run, group_id, topic, partition, record_offset ORDER BY position, record_position) AS number
             FROM compared WHERE agrees = 0
@@ -164,7 +164,7 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(group_id, '/', topic, '/', partition, '@', record_offset),
-            concat({_WHERE}, ': offset ', told_offset, ' was believed, and the record at offset ', record_offset, ' says ', committed_offset),
+            concat({_WHERE}, ': offset ', reported_offset, ' was believed, and the record at offset ', record_offset, ' says ', committed_offset),
             position,
             record_position
         FROM differing WHERE number = 1

@@ -117,7 +117,7 @@ INVARIANT = Invariant(
             SELECT *, m.offset AS at_offset,
                 lag(coordinator_epoch) OVER ({_SAME_LOG}) AS last_coordinator_epoch, lag(producer_epoch) OVER ({_SAME_LOG}) AS last_producer_epoch
             FROM final_marker AS m
-        ), told AS (
+        ), reported AS (
             SELECT o.*, k.producer_id AS known_id, d.producer_id AS decided_id FROM ordered AS o
             LEFT JOIN known AS k ON k.run = o.run AND k.producer_id = o.producer_id
             LEFT JOIN decided AS d ON d.run = o.run AND d.producer_id = o.producer_id AND d.producer_epoch = o.producer_epoch
@@ -134,7 +134,7 @@ INVARIANT = Invariant(
                 concat('the marker of producer id ', producer_id, ' at offset ', at_offset) AS what,
                 CASE WHEN coordinator_epoch < last_coordinator_epoch OR producer_epoch < last_producer_epoch
                 THEN ' is of an older epoch than the one before it' ELSE ' says what no coordinator decided' END AS why
-            FROM told
+            FROM reported
             WHERE coordinator_epoch < last_coordinator_epoch OR producer_epoch < last_producer_epoch
                 OR (known_id IS NOT NULL AND decided_id IS NULL)
             UNION ALL

@@ -81,20 +81,20 @@ INVARIANT = Invariant(
     watches=(OnlyRetriableErrorsExpected, NodeStarted, InitProducerIdRefused, ProducerIdReturned, RecordAcknowledged, RecordFailed, TransactionErred),
     check=NothingFatal,
     examined="""
-        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), told AS (
+        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), reported AS (
             SELECT run, position FROM init_producer_id_refused
             UNION ALL SELECT run, position FROM producer_id_returned
             UNION ALL SELECT run, position FROM record_acknowledged
             UNION ALL SELECT run, position FROM record_failed
             UNION ALL SELECT run, position FROM transaction_erred
         )
-        SELECT t.run, count(*) FROM told AS t JOIN since AS s ON s.run = t.run AND s.began < t.position GROUP BY t.run
+        SELECT t.run, count(*) FROM reported AS t JOIN since AS s ON s.run = t.run AND s.began < t.position GROUP BY t.run
     """,
     violations=f"""
         WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), known AS (
             SELECT run, node, incarnation, min(position) AS position FROM node_started
             WHERE release IN {TIMING_OUT} GROUP BY run, node, incarnation
-        ), told AS (
+        ), reported AS (
             SELECT
                 r.run, r.node, r.incarnation, r.n, r.position,
                 concat(r.node, ' answered InitProducerId with error ', r.error_code) AS what
@@ -114,6 +114,6 @@ INVARIANT = Invariant(
             concat(t.what, ', which no retry heals') AS message,
             t.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM told AS t JOIN since AS s ON s.run = t.run AND s.began < t.position
+        FROM reported AS t JOIN since AS s ON s.run = t.run AND s.began < t.position
     """,
 )

@@ -91,13 +91,13 @@ _MOVED = f"""
         FROM partition_high_watermark_moved WHERE is_leader
     ), counted AS (
         SELECT *, count(isr) OVER ({_LEADER_EPOCH} ORDER BY position) AS change_number FROM step
-    ), told AS (
+    ), reported AS (
         SELECT *, max(isr) OVER ({_LEADER_EPOCH}, change_number) AS in_sync FROM counted
     ), moved AS (
-        SELECT * FROM told WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL AND NOT EXISTS (
+        SELECT * FROM reported WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM partition_changed AS c
-            WHERE c.run = told.run AND c.topic = told.topic AND c.partition = told.partition AND c.leader_recovery_state = {RECOVERING}
-                AND c.leader_epoch > told.leader_epoch AND c.position < told.position
+            WHERE c.run = reported.run AND c.topic = reported.topic AND c.partition = reported.partition AND c.leader_recovery_state = {RECOVERING}
+                AND c.leader_epoch > reported.leader_epoch AND c.position < reported.position
         )
     )
 """

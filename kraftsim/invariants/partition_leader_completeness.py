@@ -68,7 +68,7 @@ class HasEarlierRecords:
 
 
 _HIGH_WATERMARKS = """
-    told AS (
+    reported AS (
         SELECT run, topic, partition, leader_epoch, max(high_watermark) AS high_watermark
         FROM partition_high_watermark_moved WHERE is_leader GROUP BY run, topic, partition, leader_epoch
     ), elected AS (
@@ -81,8 +81,8 @@ _HIGH_WATERMARKS = """
     )
 """
 _EARLIER = """
-    told.run = e.run AND told.topic = e.topic AND told.partition = e.partition AND told.leader_epoch < e.leader_epoch
-        AND (e.unclean_epoch IS NULL OR told.leader_epoch >= e.unclean_epoch)
+    reported.run = e.run AND reported.topic = e.topic AND reported.partition = e.partition AND reported.leader_epoch < e.leader_epoch
+        AND (e.unclean_epoch IS NULL OR reported.leader_epoch >= e.unclean_epoch)
 """
 
 INVARIANT = Invariant(
@@ -92,7 +92,8 @@ INVARIANT = Invariant(
     watches=(LeaderElected, PartitionHighWatermarkMoved, PartitionChanged),
     check=HasEarlierRecords,
     examined=f"""
-        WITH {UNCLEAN}, {_HIGH_WATERMARKS} SELECT e.run, count(*) FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
+        WITH {UNCLEAN}, {_HIGH_WATERMARKS} SELECT e.run, count(*) FROM elected AS e
+            WHERE EXISTS (SELECT 1 FROM reported WHERE {_EARLIER}) GROUP BY e.run
     """,
     violations=f"""
         WITH {UNCLEAN}, {_HIGH_WATERMARKS}
@@ -105,6 +106,6 @@ INVARIANT = Invariant(
             ) AS message,
             e.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER} AND told.high_watermark > e.next_offset)
+        FROM elected AS e WHERE EXISTS (SELECT 1 FROM reported WHERE {_EARLIER} AND reported.high_watermark > e.next_offset)
     """,
 )

@@ -73,12 +73,13 @@ _BEGUN = f"""
             run, node, incarnation, n, position, leader_epoch, leader_id, voted_id,
             row_number() OVER (PARTITION BY run, node, incarnation ORDER BY position) AS turn
         FROM raft_role_changed
-    ), told AS (
+    ), reported AS (
         SELECT run, node, position, FALSE AS is_kept FROM roles WHERE turn = 1
         UNION ALL SELECT run, node, position, TRUE AS is_kept FROM quorum_state_stored
         UNION ALL SELECT run, node, position, TRUE AS is_kept FROM metadata_copy_forgotten
     ), known AS (
-        SELECT run, position, is_kept, max(CASE WHEN is_kept THEN position END) OVER (PARTITION BY run, node ORDER BY position) AS kept_at FROM told
+        SELECT run, position, is_kept, max(CASE WHEN is_kept THEN position END)
+            OVER (PARTITION BY run, node ORDER BY position) AS kept_at FROM reported
     ), {SPOILT_CTE}, begun AS (
         SELECT
             r.run, r.node, r.incarnation, r.n, r.position, r.leader_epoch, r.leader_id, r.voted_id, k.kept_at AS stored_at,

@@ -48,14 +48,14 @@ INVARIANT = Invariant(
     check=Compared,
     examined="SELECT run, count(*) FROM producer_state_compared WHERE promised GROUP BY run",
     violations=f"""
-        WITH told AS (
+        WITH reported AS (
             SELECT
                 {_PLACE}, digest, position,
                 first_value(digest) OVER (PARTITION BY {_PLACE} ORDER BY position) AS first_digest,
                 first_value(position) OVER (PARTITION BY {_PLACE} ORDER BY position) AS first_position
             FROM producer_state_compared WHERE promised
         ), numbered AS (
-            SELECT *, row_number() OVER (PARTITION BY {_PLACE} ORDER BY position) AS place FROM told WHERE digest <> first_digest
+            SELECT *, row_number() OVER (PARTITION BY {_PLACE} ORDER BY position) AS place FROM reported WHERE digest <> first_digest
         )
         SELECT
             run,

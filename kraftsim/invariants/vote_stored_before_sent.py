@@ -29,7 +29,7 @@ class StoredVotes:
         self._findings.examined += 1
         if (envelope.node, event.leader_epoch, event.candidate_id) in self._stored:
             return None
-        message = f"{envelope.node} told its vote for {event.candidate_id} in epoch {event.leader_epoch}, and had not stored it"
+        message = f"{envelope.node} reported its vote for {event.candidate_id} in epoch {event.leader_epoch}, and had not stored it"
         return self._findings.violation(f"{envelope.node}/{event.leader_epoch}/{event.candidate_id}", message, envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -47,7 +47,7 @@ INVARIANT = Invariant(
     violations="""
         WITH stored AS (
             SELECT run, node, leader_epoch, voted_id, min(position) AS position FROM quorum_state_stored GROUP BY run, node, leader_epoch, voted_id
-        ), told AS (
+        ), reported AS (
             SELECT v.run, v.node, v.leader_epoch, v.candidate_id, min(v.position) AS position
             FROM vote_sent AS v LEFT JOIN stored AS s
                 ON s.run = v.run AND s.node = v.node AND s.leader_epoch = v.leader_epoch AND s.voted_id = v.candidate_id AND s.position < v.position
@@ -57,9 +57,9 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(node, '/', leader_epoch, '/', candidate_id) AS key,
-            concat(node, ' told its vote for ', candidate_id, ' in epoch ', leader_epoch, ', and had not stored it') AS message,
+            concat(node, ' reported its vote for ', candidate_id, ' in epoch ', leader_epoch, ', and had not stored it') AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM told
+        FROM reported
     """,
 )

@@ -71,7 +71,10 @@ def prose_of(text: str) -> str:
 
 
 def words_of(path: str) -> list[tuple[int, str]]:
-    """Return the words of a file with their lines: of identifiers, comments, docstrings and sentences; other strings are data."""
+    """Return the words of a file with their lines: of identifiers, comments and docstrings, and of the messages and SQL of invariants.
+
+    Other strings are data: host names, names of random streams, keys of JSON.
+    """
     text = (PROJECT_ROOT / path).read_text(encoding="utf-8")
     if not path.endswith(".py"):
         return [(number, line) for number, line in enumerate(re.sub(r"```.*?```", _blank, text, flags=re.S).splitlines(), 1)]
@@ -79,8 +82,10 @@ def words_of(path: str) -> list[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
             found.append((token.start[0], " ".join(parts_of(token.string))))
-        elif token.type == tokenize.COMMENT or (token.type == tokenize.STRING and (token.string.startswith('"""') and "SELECT" not in token.string)):
+        elif token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""') and "SELECT" not in token.string):
             found.append((token.start[0], prose_of(token.string)))
+        elif token.type == tokenize.STRING and path.startswith("kraftsim/invariants/"):
+            found.append((token.start[0], token.string.replace('"', "").replace("`", "")))
     return found
 
 

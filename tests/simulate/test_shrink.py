@@ -81,7 +81,7 @@ def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
     done = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False)
     assert done.return_value == 0, done.output
     small = tmp_path / "run-small"
-    assert (small / "story.md").read_text() in done.output
+    assert (small / "description.md").read_text() in done.output
     assert "restart of controller-101" in done.output and "with power loss" in done.output
     again = CliRunner().invoke(kraftsim, ["replay", str(small), "--check"], standalone_mode=False)
     assert again.return_value == 0, again.output
