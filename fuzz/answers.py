@@ -57,7 +57,8 @@ LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
 WARM_UP_SECONDS = 30.0
 """A node keeps freed memory for the next request (`kraftsim.world.real.runner`), so its size settles once it has seen requests of every size."""
-AT_REST_SECONDS = 1.0
+AT_REST_SECONDS = 10.0
+"""A node gives freed memory back when it comes to rest (`kraftsim.world.real.runner`), so its size is read after a pause."""
 USUAL_SECONDS = 60.0
 NOT_ENCODED = "an answer cannot be encoded"
 MEGABYTE = 1 << 20
@@ -286,12 +287,12 @@ async def _measured(
         # A node compiles a codec at its first use, and the variant that reports the malformed field at its first error.
         await ask_each_once(target, rng, warm_up)
         await refuse_each_once(target, rng, warm_up)
-    fresh = _resident_bytes(running)
+    fresh = await _resident_bytes_at_rest(running)
     warm_up_end = time.monotonic() + WARM_UP_SECONDS
     await campaign(targets, warm_up, rng, lambda: time.monotonic() < warm_up_end, disposable)
     outcome.broken += warm_up.broken
     outcome.last |= warm_up.last
-    before = _resident_bytes(running)
+    before = await _resident_bytes_at_rest(running)
     started = time.monotonic()
     line = asyncio.ensure_future(_progress(outcome, started, running))
     frames = chosen.frames or sys.maxsize
@@ -303,8 +304,7 @@ async def _measured(
     await campaign(targets, outcome, rng, has_more, disposable)
     line.cancel()
     seconds = time.monotonic() - started
-    await asyncio.sleep(AT_REST_SECONDS)
-    after = _resident_bytes(running)
+    after = await _resident_bytes_at_rest(running)
     dead = _dead([*running, *(each.cluster for each in disposable)])
     if not dead:
         outcome.broken += await _why_not_restarted(running)
@@ -432,7 +432,8 @@ def _tracebacks(log: Path) -> Counter[str]:
     return found
 
 
-def _resident_bytes(running: list[ProcessCluster]) -> dict[str, int]:
+async def _resident_bytes_at_rest(running: list[ProcessCluster]) -> dict[str, int]:
+    await asyncio.sleep(AT_REST_SECONDS)
     return {
         f"{name} at {cluster.spec.port}": psutil.Process(cluster.pid(name)).memory_info().rss
         for cluster in running

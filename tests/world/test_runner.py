@@ -51,3 +51,32 @@ def test_second_signal_ends_the_node_with_one_line() -> None:
             node.send_signal(signal.SIGTERM)
         assert node.stdout.read() == "InterruptedError: a second signal ended it before it had stopped cleanly\n"
         assert node.stderr.read() == ""
+
+
+MEMORY_PROGRAM = """
+import asyncio, os, psutil
+from kraftsim.world.real import runner
+
+runner.REST_SECONDS = 0.05
+
+async def main(stopping):
+    rss = psutil.Process().memory_info
+    freed = [bytes(2000) for _ in range(15_000)]
+    kept = bytes(2000)
+    full = rss().rss
+    del freed
+    freed_bytes = full - rss().rss
+    for _ in range(200):
+        await asyncio.sleep(0.05)
+        if full - rss().rss > 20_000_000:
+            break
+    print(freed_bytes, full - rss().rss, len(kept))
+
+runner.run_node(main)
+"""
+
+
+def test_an_idle_node_returns_freed_memory() -> None:
+    finished = subprocess.run([sys.executable, "-c", MEMORY_PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    kept_while_working, kept_at_rest, _ = map(int, finished.stdout.split())
+    assert kept_while_working < 5_000_000 < 20_000_000 < kept_at_rest
